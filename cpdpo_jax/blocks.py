@@ -1,0 +1,202 @@
+"""Blocks of lanes: cutting a run into pieces that fit the cache, and taking one piece through time.
+
+Results do not depend on how lanes are cut into blocks: draws are a function of the lane alone, and every block is
+padded to a multiple of `LANE_MULTIPLE`, so that each lane is computed by vector code.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cpdpo_jax import draws, engine, monitor, settings
+from cpdpo_jax.learners.base import Learner, Problem
+from cpdpo_jax.learners.fixed import plug_in_slater_margin
+from cpdpo_jax.rollout import make_model
+from cpdpo_jax.types import CMDP
+
+LANE_MULTIPLE = 16  # lanes of the widest vector registers
+CALL_SECONDS = 0.5  # of one call to the device: progress, Ctrl-C and float64 sums come at this rhythm
+
+
+class Lane(NamedTuple):
+    """Which run each lane of a block is, [B] each."""
+
+    instance: np.ndarray
+    setting: np.ndarray  # position
+    seed: np.ndarray  # the seed's number
+    real: np.ndarray  # bool, False for padding
+
+
+class Phase(NamedTuple):
+    """A stretch of a run with one start of the learner: known T has one, doubling and exploring first have several."""
+
+    learner: Learner
+    first: int  # episodes first..last-1
+    last: int
+    horizon: int  # the T of the learner's constants
+    explores: bool = False  # rho is estimated from this phase
+
+
+@dataclass(frozen=True)
+class Work:
+    """One learner's part of a run: all that its blocks share, on the host in float64."""
+
+    phases: list[Phase]
+    cmdp: CMDP  # a batch of instances
+    problem: Problem  # [instances]
+    settings: list[settings.Setting]
+    optimum: np.ndarray  # [instances]
+    truth: monitor.Truth | None  # [instances]; given: watch the analysis
+    key: int
+    dtype: Any
+    checkpoints: np.ndarray  # episodes, increasing; the last is the end
+
+    @cached_property
+    def calls(self) -> list[int]:
+        """Where a call to the device must end: the checkpoints and the ends of the phases."""
+        return sorted({*map(int, self.checkpoints), *(phase.last for phase in self.phases)})
+
+
+class Record(NamedTuple):
+    """What a block has to tell, float64 on the host; NaN where it did not get to. Checkpoints lead, lanes trail."""
+
+    strong: np.ndarray  # [C,1+M,B] cumulative
+    weak: np.ndarray  # [C,1+M,B] cumulative
+    multiplier_mean: np.ndarray  # [C,M,B] over the episodes so far
+    multiplier: np.ndarray  # [C,M,B] of the last episode
+    gaps: np.ndarray  # [C,1+M,B] of the last episode
+    epochs: np.ndarray  # [C,B]
+    failures: np.ndarray  # [C,6,B] of the monitor
+    slack: np.ndarray  # [C,6,B]
+    widths: np.ndarray  # [C,2,B] cumulative
+    policy: np.ndarray  # [L,S,A,B] after the last episode done
+    slater_margin: np.ndarray  # [B] rho as the learner believed it
+    first_bad: np.ndarray  # [B] first episode (from 1) with a value that is not finite; 0: none
+    done: np.ndarray  # [] episodes done
+
+
+def empty_record(work: Work, n_lanes: int) -> Record:
+    """All NaN, nothing done."""
+    n, m, events = len(work.checkpoints), work.cmdp.n_constraints, len(monitor.EVENTS)
+
+    def nan(*shape: int) -> np.ndarray:
+        return np.full((*shape, n_lanes), np.nan)
+
+    return Record(
+        strong=nan(n, 1 + m),
+        weak=nan(n, 1 + m),
+        multiplier_mean=nan(n, m),
+        multiplier=nan(n, m),
+        gaps=nan(n, 1 + m),
+        epochs=nan(n),
+        failures=nan(n, events),
+        slack=nan(n, events),
+        widths=nan(n, 2),
+        policy=nan(*work.cmdp.reward.shape[:3]),
+        slater_margin=nan(),
+        first_bad=np.zeros(n_lanes, int),
+        done=np.zeros((), int),
+    )
+
+
+def make_lanes(work: Work, lane: Lane, phase: Phase, slater_margin: np.ndarray) -> engine.Lanes:
+    """The device arrays of a block in a phase; `slater_margin` [B] is the learner's belief."""
+
+    def put(array: Any) -> jax.Array:
+        array = np.asarray(array)
+        return jnp.asarray(array if array.dtype == bool else array.astype(work.dtype))
+
+    def spread(array: Any) -> np.ndarray:
+        return np.asarray(array)[..., lane.instance]
+
+    problem = jax.tree.map(spread, work.problem)._replace(slater_margin=slater_margin)
+    problem = problem._replace(episodes=np.full_like(problem.episodes, phase.horizon))
+    chosen = [settings.PLAIN] * len(work.settings) if phase.explores else work.settings
+    options = [settings.resolve(setting, phase.learner, problem) for setting in chosen]
+    hyper = jax.tree.map(lambda *of: np.stack(of)[lane.setting, np.arange(len(lane.setting))], *options)
+    single = work.cmdp.batch_shape[0] == 1  # one model for all lanes: a trailing axis of size 1
+    return engine.Lanes(
+        model=make_model(work.cmdp, None if single else lane.instance, work.dtype),
+        problem=jax.tree.map(put, problem),
+        hyper=jax.tree.map(put, hyper),
+        keys=jnp.asarray(draws.lane_keys(work.key, lane.instance, lane.seed)),
+        optimum=put(spread(work.optimum)),
+        truth=None if work.truth is None else jax.tree.map(lambda a: put(spread(a)), work.truth),
+    )
+
+
+def compile_block(work: Work, lane: Lane) -> None:
+    """Compile what the blocks of a learner run, by a call of no episodes."""
+    for phase in work.phases[:2]:  # later phases have the shapes of the second
+        lanes = make_lanes(work, lane, phase, np.asarray(work.problem.slater_margin)[lane.instance])
+        engine.advance(phase.learner, work.cmdp.noise, lanes, engine.begin(phase.learner, lanes), 0, 0)
+
+
+def run_block(
+    work: Work, lane: Lane, progress: Callable[[int], None] = lambda n: None, stop: Callable[[], bool] = lambda: False
+) -> Record:
+    """All episodes of a block. `progress` is told of every n episodes done; `stop` asks whether to end early."""
+    record = empty_record(work, len(lane.seed))
+    believed = np.asarray(work.problem.slater_margin)[lane.instance]
+    strong, weak, multipliers, widths = (np.zeros(a.shape[1:]) for a in (
+        record.strong, record.weak, record.multiplier, record.widths))  # fmt: skip
+    run, lanes, phase_at = None, None, -1
+    t, size = 0, 32
+    for end in work.calls:
+        phase = next(p for p in work.phases if p.first <= t < p.last)
+        if work.phases.index(phase) != phase_at:
+            if run is not None and lanes is not None and work.phases[phase_at].explores:
+                believed = plug_in_slater_margin(lanes.problem, run.state)
+            phase_at = work.phases.index(phase)
+            lanes = make_lanes(work, lane, phase, believed)
+            run = engine.begin(phase.learner, lanes)
+        assert run is not None
+        assert lanes is not None
+        while t < end and not stop():
+            n = min(size, end - t)
+            started = time.perf_counter()
+            run = jax.block_until_ready(engine.advance(phase.learner, work.cmdp.noise, lanes, run, t, t + n))
+            seconds = time.perf_counter() - started
+            size = max(1, min(4 * n, int(n * CALL_SECONDS / max(seconds, 1e-6)))) if n == size else size
+            t += n
+            strong += _exact(run.sums.strong, run.carry.strong)
+            weak += _exact(run.sums.weak, run.carry.weak)
+            multipliers += _exact(run.sums.multipliers, run.carry.multipliers)
+            if run.watch is not None:
+                widths += _exact(run.watch.widths, run.watch.widths_carry)
+            progress(n)
+            if (np.asarray(run.first_bad) >= 0).any():
+                break
+        at = np.flatnonzero(work.checkpoints == t)
+        if len(at):
+            _write(record, at[0], strong, weak, multipliers / t, widths, run)
+        record.first_bad[:] = np.asarray(run.first_bad) + 1
+        if t < end:
+            break
+    assert run is not None
+    assert lanes is not None
+    record.policy[...] = work.phases[phase_at].learner.policy(lanes.problem, lanes.hyper, run.state)
+    record.slater_margin[...] = believed
+    record.done[...] = t
+    return record
+
+
+def _exact(total: jax.Array, carry: jax.Array) -> np.ndarray:
+    """A compensated sum in float64."""
+    return np.asarray(total, np.float64) - np.asarray(carry, np.float64)
+
+
+def _write(record: Record, at: int, strong, weak, multiplier_mean, widths, run: engine.Run) -> None:
+    """Put the sums so far at a checkpoint."""
+    record.strong[at], record.weak[at], record.multiplier_mean[at] = strong, weak, multiplier_mean
+    record.multiplier[at], record.gaps[at], record.epochs[at] = run.info.multipliers, run.gaps, run.info.epochs
+    if run.watch is not None:
+        record.failures[at], record.slack[at], record.widths[at] = run.watch.failures, run.watch.slack, widths

@@ -1,0 +1,33 @@
+"""The dual step and the loss it builds (Algorithm 2, lines 7 and 8)."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+
+def dual_max(values: jax.Array, threshold: jax.Array, cap: jax.Array) -> jax.Array:
+    """argmax over lambda in {0, cap} of lambda (V(g_i) - alpha_i): cap where the optimistic value exceeds alpha_i.
+
+    values and threshold [M,*B], cap a scalar or [*B] -> [M,*B]. The paper's cap is (L+1)/rho.
+    """
+    return jnp.where(values > threshold, cap, jnp.zeros_like(values))
+
+
+def lagrangian_loss(
+    reward_upper: jax.Array,
+    cost_lower: jax.Array,
+    multipliers: jax.Array,
+    threshold: jax.Array,
+    cap: jax.Array,
+    n_layers: int,
+) -> jax.Array:
+    """cap m - [r_upper - sum_i lambda_i (g_lower_i - alpha_i / L)] at the visited pairs.
+
+    reward_upper [L,*B], cost_lower [M,L,*B], multipliers and threshold [M,*B] -> [L,*B].
+    """
+    n_constraints = cost_lower.shape[0]
+    loss = cap * n_constraints - reward_upper
+    for i in range(n_constraints):
+        loss = loss + multipliers[i] * (cost_lower[i] - threshold[i] / n_layers)
+    return loss

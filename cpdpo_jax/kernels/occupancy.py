@@ -1,0 +1,84 @@
+"""Bounds on the probability of reaching each state under any transition function of the confidence set.
+
+COMP-UOB of Jin et al. (2020): for a target state x of layer h, f = 1{. = x} on layer h and, for k = h-1..0,
+    f(y) = sum_a pi(a|y) max_{p in set(y,a)} p.f        (min for the lower bound);  the answer is f(x_0).
+The targets of all layers move backwards together. Two steps are cheap: the first starts from a one-hot f, where
+    max p_x = min(upper_x, lower_x + slack),   min p_x = max(lower_x, 1 - sum_{j != x} upper_j),
+and layer 0 has one state only.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from cpdpo_jax.kernels._loops import NARROW, batch_shape, fold
+from cpdpo_jax.kernels.extreme import Box, extreme, make_box
+
+
+@jax.jit
+def occupancy_bounds(policy: jax.Array, lower: jax.Array, upper: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Smallest and largest reach probability of every state over all P with lower <= P <= upper.
+
+    policy [L,S,A,*B], lower and upper [L-1,S,A,S,*B] -> (low [L,S,*B], up [L,S,*B]).
+    State 0 of layer 0 is x_0: both bounds are 1 there and 0 at the padding beside it.
+    """
+    batch_shape(policy.ndim - 3, (policy, 3), (lower, 4), (upper, 4))
+    return occupancy_bounds_in_box(policy, make_box(lower, upper))
+
+
+def occupancy_bounds_in_box(policy: jax.Array, box: Box) -> tuple[jax.Array, jax.Array]:
+    """`occupancy_bounds` for a box whose sums are already made."""
+    return _reach(policy, box, maximize=False), _reach(policy, box, maximize=True)
+
+
+def _reach(policy: jax.Array, box: Box, maximize: bool) -> jax.Array:
+    """One of the two bounds, [L,S,*B]."""
+    n_layers, n_states, n_actions = policy.shape[:3]
+    batch = batch_shape(policy.ndim - 3, (policy, 3), (box.lower, 4))
+    bound = jnp.zeros((1, n_states, *batch), policy.dtype).at[0, 0].set(1)
+    reached = None  # [S of layer k, targets, *B], the targets of the nearest layer first
+    for k in reversed(range(n_layers - 1)):
+        sources = slice(0, 1 if k == 0 else n_states)
+        row = Box(*(part[k, sources] for part in box))
+        one_step = _average(policy[k, sources], lambda a, row=row: _one_hot_extreme(row, a, maximize), n_actions)
+        if reached is None:
+            reached = one_step
+        else:
+            reached = jnp.concatenate([one_step, _step(policy[k, sources], row, reached, maximize)], axis=1)
+    if reached is None:
+        return bound
+    return jnp.concatenate([bound, reached[0].reshape(n_layers - 1, n_states, *batch)])
+
+
+def _one_hot_extreme(row: Box, a: int, maximize: bool) -> jax.Array:
+    """The extreme probability of every single next state under action a: [S, S targets, *B]."""
+    lower, spread, slack = row.lower[:, a], row.spread[:, a], row.slack[:, a, None]
+    if maximize:
+        return lower + jnp.minimum(spread, slack)
+    room = fold(spread.shape[1], lambda j: spread[:, j])[:, None]
+    return lower + jnp.maximum(slack - (room - spread), 0)
+
+
+def _step(pi: jax.Array, row: Box, f: jax.Array, maximize: bool) -> jax.Array:
+    """sum_a pi(a|y) extreme p.f for every target: f [S, targets, *B] of layer k+1 -> [S, targets, *B] of layer k."""
+    n_states, n_actions = f.shape[0], pi.shape[1]
+    if n_states <= NARROW:
+
+        def by_action(a: int) -> jax.Array:
+            lower, spread = row.lower[:, a, :, None], row.spread[:, a, :, None]
+            return extreme(
+                lambda j: lower[:, j], lambda j: spread[:, j], row.slack[:, a, None], f[:, None], maximize
+            )
+
+        return _average(pi, by_action, n_actions)
+    lower, spread = row.lower[:, :, :, None], row.spread[:, :, :, None]
+    best = extreme(
+        lambda j: lower[:, :, j], lambda j: spread[:, :, j], row.slack[:, :, None], f[:, None, None], maximize
+    )
+    return _average(pi, lambda a: best[:, a], n_actions)
+
+
+def _average(pi: jax.Array, of_action, n_actions: int) -> jax.Array:
+    """sum_a pi(a|y) of_action(a): [S,A,*B], [S,targets,*B] -> [S,targets,*B]."""
+    return fold(n_actions, lambda a: pi[:, a, None] * of_action(a))

@@ -1,0 +1,125 @@
+"""What a learner is, what it may know, and the registry of learners by name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cpdpo_jax.types import CMDP, Array
+
+PRESETS = ("tuned", "theory")
+
+
+class Problem(NamedTuple):
+    """All that a learner knows beforehand (Section 3.3): sizes, masks, thresholds, T, delta, rho. Never the model."""
+
+    action_mask: Array  # [L,S,A,B] bool
+    threshold: Array  # [M,B]
+    n_states: Array  # [B] |X|, real states with x_0 and x_L
+    n_actions: Array  # [B] |A|, the largest number of allowed actions
+    episodes: Array  # [B] T
+    delta: Array  # [B] confidence
+    slater_margin: Array  # [B] rho as the learner believes it
+
+
+class Info(NamedTuple):
+    """What a learner shows of itself after an update."""
+
+    multipliers: jax.Array  # [M,B] lambda_t
+    epochs: jax.Array  # [B] int32, confidence sets used so far
+
+
+@dataclass(frozen=True)
+class Learner:
+    """A learner: four pure functions over lanes (the trailing axis B). See `register` for an example.
+
+    hyperparameters(problem, preset) -> NamedTuple of [B] arrays, on the host in float64
+    init(problem, hyper) -> state, any pytree of arrays whose last axis is B
+    policy(problem, hyper, state) -> [L,S,A,B], a distribution over the allowed actions of each real state
+    update(problem, hyper, state, policy, trajectory) -> (state, Info)
+    """
+
+    name: str
+    hyperparameters: Callable[[Problem, str], Any]
+    init: Callable[[Problem, Any], Any]
+    policy: Callable[[Problem, Any, Any], jax.Array]
+    update: Callable[..., tuple[Any, Info]]
+    needs_slater: bool = False  # refuses an instance without a strictly feasible policy
+
+
+class NoHyperparameters(NamedTuple):
+    """For learners that have nothing to set."""
+
+
+def make_problem(cmdp: CMDP, *, episodes: int, delta: float, slater_margin: Array) -> Problem:
+    """The learner's side of a batch of instances, float64 on the host, one entry per instance on the last axis."""
+    n = cmdp.batch_shape[0]
+    return Problem(
+        action_mask=np.asarray(cmdp.action_mask),
+        threshold=np.asarray(cmdp.threshold, float),
+        n_states=np.asarray(cmdp.real_states, float),
+        n_actions=np.asarray(cmdp.real_actions, float),
+        episodes=np.full(n, float(episodes)),
+        delta=np.full(n, float(delta)),
+        slater_margin=np.broadcast_to(np.asarray(slater_margin, float), (n,)),
+    )
+
+
+def uniform_policy(action_mask: jax.Array, dtype) -> jax.Array:
+    """The uniform distribution over the allowed actions, 0 at padding: [L,S,A,*B] bool -> [L,S,A,*B]."""
+    allowed = action_mask.astype(dtype)
+    return allowed / jnp.maximum(allowed.sum(axis=2, keepdims=True), 1)
+
+
+def softmax_policy(log_weights: jax.Array, action_mask: jax.Array) -> jax.Array:
+    """pi(a|x) proportional to exp(w(x,a)) over the allowed actions; the largest allowed w must be 0. [L,S,A,*B]."""
+    weights = jnp.where(action_mask, jnp.exp(log_weights), 0)
+    total = weights[:, :, 0]
+    for a in range(1, weights.shape[2]):
+        total = total + weights[:, :, a]
+    return weights / jnp.maximum(total, 1)[:, :, None]  # total >= 1 at a real state, 0 at a padded one
+
+
+def recentred(log_weights: jax.Array, action_mask: jax.Array) -> jax.Array:
+    """Shift the weights per state so that the largest allowed one is 0; masked ones become 0. [L,S,A,*B].
+
+    Float32 drifts else: the bonus is common to all actions of a state and would swallow their differences.
+    """
+    allowed = jnp.where(action_mask, log_weights, -jnp.inf)
+    largest = allowed[:, :, 0]
+    for a in range(1, log_weights.shape[2]):
+        largest = jnp.maximum(largest, allowed[:, :, a])
+    return jnp.where(action_mask, log_weights - largest[:, :, None], 0)
+
+
+_REGISTRY: dict[str, Learner] = {}
+
+
+def register(learner: Learner) -> Learner:
+    """Make a learner known by its name to `simulate` and the command line; returns it."""
+    if learner.name in _REGISTRY and _REGISTRY[learner.name] is not learner:
+        raise ValueError(f"a learner named {learner.name!r} is registered already; choose another name.")
+    _REGISTRY[learner.name] = learner
+    return learner
+
+
+def names() -> list[str]:
+    """The names of all registered learners."""
+    return sorted(_REGISTRY)
+
+
+def get(learner: str | Learner) -> Learner:
+    """The learner of that name, or the learner itself."""
+    if isinstance(learner, Learner):
+        return learner
+    if learner in _REGISTRY:
+        return _REGISTRY[learner]
+    near = difflib.get_close_matches(str(learner), _REGISTRY, n=3, cutoff=0.4)
+    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"the known ones are {', '.join(names())}."
+    raise ValueError(f"there is no learner named {learner!r}; {hint}")

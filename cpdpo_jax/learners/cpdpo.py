@@ -1,0 +1,111 @@
+"""CPD-PO, constrained primal-dual policy optimisation (Algorithm 2): the learner this package is about.
+
+Strong regret and strong violation of order sqrt(T) with high probability (Theorems 1 and 2); per episode one PO-DB
+step, O(L^2 S^4 A), and one value function per constraint. Needs the Slater margin rho > 0 and T beforehand.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cpdpo_jax.kernels.dual import dual_max, lagrangian_loss
+from cpdpo_jax.kernels.values import policy_value
+from cpdpo_jax.kernels.widths import hoeffding_width
+from cpdpo_jax.learners import base, podb
+from cpdpo_jax.learners.base import Info, Learner, Problem
+from cpdpo_jax.learners.estimates import Estimates, empty, observe
+from cpdpo_jax.rollout import at_pairs
+from cpdpo_jax.types import Array, Trajectory
+
+
+class Hyperparameters(NamedTuple):
+    """All [B], traced: sweeping them does not recompile. The first five are PO-DB's."""
+
+    learning_rate: Array  # eta
+    exploration: Array  # gamma, the implicit exploration
+    bonus_scale: Array  # multiplies b_t
+    dilation: Array  # factor per step of the bonus recursion; 1 is no dilation
+    transition_confidence: Array  # multiplies the logarithm in the transition widths
+    reward_confidence: Array  # multiplies the logarithm in phi
+    cost_confidence: Array  # multiplies the logarithm in xi
+    dual_cap: Array  # the larger of the two multipliers, (L+1)/rho
+    loss_scale: Array  # the loss is divided by it before PO-DB, 2(L+1)m/rho
+    clip: Array  # 1 clips r_hat + phi and g_hat - xi into [0, 1], 0 does not
+
+
+class State(NamedTuple):
+    """CPD-PO's state."""
+
+    estimates: Estimates
+    primal: podb.Primal
+
+
+def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
+    """The paper's and PO-DB's constants ("theory"), or those with the multipliers of `podb.tuned` ("tuned")."""
+    n_layers, n_constraints = problem.action_mask.shape[0], problem.threshold.shape[0]
+    one = np.ones_like(problem.episodes)
+    cap = (n_layers + 1) / problem.slater_margin
+    theory = Hyperparameters(
+        **podb.hyperparameters(problem, "theory")._asdict(),
+        reward_confidence=one,
+        cost_confidence=one,
+        dual_cap=cap,
+        loss_scale=2 * n_constraints * cap,
+        clip=0 * one,
+    )
+    if preset == "theory":
+        return theory
+    return podb.tuned(theory, problem)._replace(reward_confidence=0.01 * one, cost_confidence=0.01 * one)
+
+
+def init(problem: Problem, hyper: Hyperparameters) -> State:
+    """Algorithm 2, lines 1 and 2: PO-DB's first policy; all estimators, counters and bounds at their start."""
+    return State(estimates=empty(problem), primal=podb.start(problem))
+
+
+def update(
+    problem: Problem, hyper: Hyperparameters, state: State, policy: jax.Array, trajectory: Trajectory
+) -> tuple[State, Info]:
+    """Algorithm 2, lines 6 to 9, after `policy` [L,S,A,B] was played (line 4) and `trajectory` observed (line 5)."""
+    n_layers, n_constraints = policy.shape[0], problem.threshold.shape[0]
+
+    # Line 6: build the estimators, episode t included
+    estimates = observe(state.estimates, trajectory)
+    log_reward = hyper.reward_confidence * podb.log_pairs(problem)
+    log_cost = hyper.cost_confidence * (podb.log_pairs(problem) + np.log(n_constraints))
+    visits = jnp.maximum(estimates.visits, 1).astype(policy.dtype)
+    transition = estimates.transitions / visits[:-1, :, :, None]  # P_hat: a pair never visited has a row of zeros
+    cost_lower = estimates.payoff_sum[1:] / visits - hoeffding_width(visits, log_cost)  # g_hat - xi
+    cost_lower = jnp.where(hyper.clip > 0, jnp.clip(cost_lower, 0, 1), cost_lower)
+
+    # Line 7: the dual max, a binary choice per constraint
+    values = policy_value(transition, policy, cost_lower)[:, 0, 0]
+    multipliers = dual_max(values, problem.threshold, hyper.dual_cap)
+
+    # Line 8: the Lagrangian loss of the visited pairs
+    n = at_pairs(trajectory.state, trajectory.action, visits)
+    reward_mean = at_pairs(trajectory.state, trajectory.action, estimates.payoff_sum[0]) / n
+    reward_upper = reward_mean + hoeffding_width(n, log_reward)  # r_hat + phi
+    reward_upper = jnp.where(hyper.clip > 0, jnp.clip(reward_upper, 0, 1), reward_upper)
+    visited_cost = at_pairs(trajectory.state, trajectory.action, cost_lower)
+    loss = lagrangian_loss(reward_upper, visited_cost, multipliers, problem.threshold, hyper.dual_cap, n_layers)
+
+    # Line 9: PO-DB's update, which wants losses in [0, 1]
+    primal = podb.step(problem, hyper, state.primal, estimates, policy, trajectory, loss / hyper.loss_scale)
+    return State(estimates, primal), Info(multipliers, primal.epochs)
+
+
+cpdpo = base.register(
+    Learner(
+        name="cpdpo",
+        hyperparameters=hyperparameters,
+        init=init,
+        policy=podb.policy,
+        update=update,
+        needs_slater=True,
+    )
+)

@@ -1,0 +1,60 @@
+"""Policies that do not learn: the yardsticks of every curve."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cpdpo_jax import oracle
+from cpdpo_jax.learners import base
+from cpdpo_jax.learners.base import Info, Learner, NoHyperparameters, Problem
+from cpdpo_jax.learners.estimates import Estimates, empty, observe
+from cpdpo_jax.types import Trajectory
+
+MARGIN_FLOOR = 0.01  # times L: the least Slater margin that an estimate returns
+
+
+def no_info(problem: Problem) -> Info:
+    """For a learner without multipliers and epochs."""
+    return Info(jnp.zeros_like(problem.threshold), jnp.zeros(problem.threshold.shape[1:], jnp.int32))
+
+
+def _update(
+    problem: Problem, hyper: Any, state: Estimates, policy: jax.Array, trajectory: Trajectory
+) -> tuple[Estimates, Info]:
+    return observe(state, trajectory), no_info(problem)
+
+
+uniform = base.register(
+    Learner(
+        name="uniform",
+        hyperparameters=lambda problem, preset: NoHyperparameters(),
+        init=lambda problem, hyper: empty(problem),
+        policy=lambda problem, hyper, state: base.uniform_policy(problem.action_mask, problem.threshold.dtype),
+        update=_update,
+    )
+)
+"""The uniform distribution over the allowed actions; counts what it sees, so that rho can be estimated from it."""
+
+
+def plug_in_slater_margin(problem: Problem, estimates: Estimates) -> np.ndarray:
+    """rho of the empirical CMDP of each lane (an LP on the host), [B], at least `MARGIN_FLOOR` L.
+
+    For those who do not know rho, after a stated number of first episodes. A plug-in estimate with no confidence
+    correction: too large a rho makes the dual cap too small, too small a rho slows learning down. A pair never
+    visited is taken to move uniformly and to cost nothing.
+    """
+    mask, visits, transitions = (np.asarray(a) for a in (problem.action_mask, estimates.visits, estimates.transitions))
+    n = np.maximum(visits, 1)
+    real = mask.any(axis=2)[1:].astype(float)  # [L-1,S,B]
+    blank = (real / np.maximum(real.sum(axis=1, keepdims=True), 1))[:, None, None]
+    transition = np.where(visits[:-1, :, :, None] > 0, transitions / n[:-1, :, :, None], blank)
+    cost = np.asarray(estimates.payoff_sum[1:], float) / n
+    margins = [
+        oracle.slater_margin(transition[..., b], cost[..., b], np.asarray(problem.threshold, float)[:, b], mask[..., b])
+        for b in range(visits.shape[-1])
+    ]
+    return np.maximum(margins, MARGIN_FLOOR * mask.shape[0])

@@ -1,0 +1,103 @@
+"""Figures for a paper: colour-blind safe, readable in black and white."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from cpdpo_jax.metrics import bootstrap_mean
+
+if TYPE_CHECKING:
+    from cpdpo_jax.result import Result
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
+DASHES = ("-", "--", "-.", ":", (0, (3, 1, 1, 1, 1, 1)), (0, (5, 1)), (0, (1, 1)))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+TITLES = {
+    "strong_regret": "strong regret",
+    "weak_regret": "weak regret",
+    "strong_violation": "strong violation (worst constraint)",
+    "weak_violation": "weak violation (worst constraint)",
+}
+
+
+def curves(result: Result, *, title: str | None = None) -> Figure:
+    """The four metrics against episodes: mean over seeds, 95 % bootstrap band; one line per learner, instance, setting."""
+    figure, axes = plt.subplots(2, 2, figsize=(9, 6.2), sharex=True, layout="constrained")
+    data = result.data
+    x = data.episode.values
+    for axis, name in zip(axes.flat, TITLES, strict=True):
+        lines = result.metric(name).transpose("learner", "instance", "setting", "episode", "seed").values
+        i = 0
+        for at in np.ndindex(lines.shape[:3]):
+            values = lines[at]
+            done = np.isfinite(values).any(axis=1)
+            if not done.any():
+                continue
+            mean = np.nanmean(values[done], axis=1)
+            low, high = bootstrap_mean(values[done][:, np.isfinite(values[done]).all(axis=0)])
+            style = {"color": COLOURS[i % 7], "linestyle": DASHES[i % 7]}
+            axis.plot(x[done], mean, label=_label(result, at), linewidth=1.6, **style)
+            axis.fill_between(x[done], low, high, color=style["color"], alpha=0.2, linewidth=0)
+            i += 1
+        axis.set_title(TITLES[name], fontsize=10)
+        axis.set_xscale("log")
+        axis.axhline(0, color="0.7", linewidth=0.8, zorder=0)
+        axis.grid(alpha=0.3, linewidth=0.5)
+    for axis in axes[1]:
+        axis.set_xlabel("episodes")
+    axes[0, 0].set_ylabel("cumulative, reward")
+    axes[1, 0].set_ylabel("cumulative, cost")
+    axes[0, 0].legend(fontsize=8, frameon=False)
+    seeds = f"{data.sizes['seed']} seeds, mean and 95 % interval"
+    figure.suptitle(f"{title}: {seeds}" if title else seeds, fontsize=11)
+    return figure
+
+
+def growth(results: list[Result], *, metrics: tuple[str, ...] = ("strong_regret", "strong_violation")) -> Figure:
+    """A metric at the end of runs of different T, log-log, with guides of slope 1/2 and 1 from the first point."""
+    results = sorted(results, key=lambda one: one.data.attrs["episodes"])
+    times = np.array([one.data.attrs["episodes"] for one in results], float)
+    figure, axes = plt.subplots(1, len(metrics), figsize=(4.6 * len(metrics), 3.8), layout="constrained", squeeze=False)
+    for axis, name in zip(axes[0], metrics, strict=True):
+        ends = [one.metric(name).isel(episode=-1).transpose("learner", "instance", "setting", "seed") for one in results]
+        fit = results[0].growth_exponent(*results[1:], metric=name)
+        for i, at in enumerate(np.ndindex(ends[0].shape[:3])):
+            values = [end.values[at] for end in ends]
+            mean = np.array([v.mean() for v in values])
+            interval = np.array([bootstrap_mean(v) for v in values]).T
+            slope, low, high = (float(fit[k].values[at]) for k in ("exponent", "low", "high"))
+            label = f"{_label(results[0], at)}\nexponent {slope:.2f} [{low:.2f}, {high:.2f}]"
+            axis.errorbar(
+                times, mean, yerr=np.abs(interval - mean), label=label, color=COLOURS[i % 7],
+                linestyle=DASHES[i % 7], marker=MARKERS[i % 7], markersize=5, capsize=3, linewidth=1.4,
+            )  # fmt: skip
+        _guides(axis, times, max(float(end.mean()) for end in ends[:1]))
+        axis.set(xscale="log", yscale="log", xlabel="T (episodes), each run with its own learning rate")
+        axis.set_title(f"{TITLES[name]} at T", fontsize=10)
+        axis.grid(alpha=0.3, linewidth=0.5, which="both")
+        axis.legend(fontsize=7, frameon=False)
+    return figure
+
+
+def _guides(axis: Axes, times: np.ndarray, start: float) -> None:
+    """Grey lines of slope 1/2 and 1 through the first point."""
+    for slope, dash in ((0.5, ":"), (1.0, "--")):
+        axis.plot(times, start * (times / times[0]) ** slope, color="0.55", linestyle=dash, linewidth=1, zorder=0)
+        text = "slope 1/2" if slope == 0.5 else "slope 1"
+        axis.annotate(text, (times[-1], start * (times[-1] / times[0]) ** slope), fontsize=7, color="0.4", ha="right")
+
+
+def _label(result: Result, at: tuple[int, ...]) -> str:
+    """Learner, and instance and setting where there are several."""
+    data = result.data
+    parts = [str(data.learner.values[at[0]])]
+    if data.sizes["instance"] > 1:
+        parts.append(f"{data.instance_name.values[at[1]]} ({data.instance.values[at[1]]})")
+    if data.sizes["setting"] > 1:
+        parts.append(str(data.setting.values[at[2]]))
+    return ", ".join(parts)

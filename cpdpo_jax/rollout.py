@@ -1,0 +1,108 @@
+"""Playing an episode (Algorithm 1): the true model as tables for sampling, and the rollout itself."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cpdpo_jax.kernels._loops import fold
+from cpdpo_jax.types import CMDP, Trajectory
+
+
+class Model(NamedTuple):
+    """The environment's side of a CMDP. No learner is handed it. Trailing axis: lanes, or 1 for all of them."""
+
+    transition: jax.Array  # [L-1,S,A,S,B]
+    arrival: jax.Array  # [L-1,S,A,S,B] cumulative transition, 2 from the last possible state on
+    payoff: jax.Array  # [1+M,L,S,A,B] mean reward, then mean costs
+    last_action: jax.Array  # [L,S,A,B] bool, from the last allowed action on
+    concentration: jax.Array  # [B] of the "beta" noise
+
+
+def make_model(cmdp: CMDP, lanes: np.ndarray | None, dtype) -> Model:
+    """The model of each lane's instance; `lanes` None keeps one instance with a trailing axis of size 1."""
+
+    def spread(array) -> np.ndarray:
+        array = np.asarray(array)
+        if cmdp.batch_shape:
+            return array[..., lanes] if lanes is not None else array
+        return array[..., None]
+
+    transition = np.asarray(cmdp.transition)
+    possible = np.flip(np.cumsum(np.flip(transition, 3), axis=3), 3)  # mass of this and later states
+    after = np.concatenate([possible[:, :, :, 1:], np.zeros_like(possible[:, :, :, :1])], axis=3)
+    arrival = np.where(after > 0, np.cumsum(transition, axis=3), 2.0)
+    mask = np.asarray(cmdp.action_mask)
+    later = np.flip(np.cumsum(np.flip(mask, 2), axis=2), 2) - mask  # allowed actions after this one
+    payoff = np.concatenate([np.asarray(cmdp.reward)[None], np.asarray(cmdp.cost)])
+    return Model(
+        transition=jnp.asarray(spread(transition), dtype),
+        arrival=jnp.asarray(spread(arrival), dtype),
+        payoff=jnp.asarray(spread(payoff), dtype),
+        last_action=jnp.asarray(spread(later == 0)),
+        concentration=jnp.asarray(spread(cmdp.concentration), dtype),
+    )
+
+
+def at_index(index: jax.Array, table, length: int) -> jax.Array:
+    """table(index), chosen lane by lane among table(0..length-1): selects vectorise over lanes, a gather does not."""
+    chosen = table(0)
+    for i in range(1, length):
+        chosen = jnp.where(index == i, table(i), chosen)
+    return chosen
+
+
+def at_pairs(trajectory_state: jax.Array, trajectory_action: jax.Array, table: jax.Array) -> jax.Array:
+    """The entries of `table` [..., L,S,A,B] at the visited pairs [L,B] -> [..., L,B]."""
+    n_states, n_actions = table.shape[-3:-1]
+    rows = [at_index(trajectory_state, lambda x, a=a: table[..., x, a, :], n_states) for a in range(n_actions)]
+    return at_index(trajectory_action, lambda a: rows[a], n_actions)
+
+
+def rollout(model: Model, policy: jax.Array, uniforms: jax.Array, noise: str) -> Trajectory:
+    """One episode of `policy` [L,S,A,B], by inversion of the uniforms [L,3+M,B].
+
+    Column 0 draws the action and column 1 the next state (the first whose cumulative probability exceeds the
+    uniform), column 2 the reward and column 3+i cost i.
+    """
+    n_layers, n_states, n_actions = policy.shape[:3]
+    lanes = uniforms.shape[2:]
+    until = [policy[:, :, 0]]
+    for a in range(1, n_actions):
+        until.append(until[-1] + policy[:, :, a])
+    until = [jnp.where(model.last_action[:, :, a], 2, until[a]) for a in range(n_actions)]
+    states = jnp.zeros((n_layers, *lanes), jnp.int32)
+    actions = jnp.zeros((n_layers, *lanes), jnp.int32)
+    for k in range(n_layers):
+        x = states[k]
+        for a in range(n_actions - 1):
+            passed = at_index(x, lambda i, a=a, k=k: until[a][k, i], n_states) <= uniforms[k, 0]
+            actions = actions.at[k].add(passed.astype(jnp.int32))
+        if k + 1 == n_layers:
+            break
+        rows = [at_index(x, lambda i, a=a, k=k: model.arrival[k, i, a], n_states) for a in range(n_actions)]
+        row = at_index(actions[k], lambda a, rows=rows: rows[a], n_actions)  # [S,B]
+        passed = (row <= uniforms[k, 1]).astype(jnp.int32)
+        states = states.at[k + 1].set(fold(n_states, lambda y, passed=passed: passed[y]))
+    mean = at_pairs(states, actions, model.payoff)  # [1+M,L,B]
+    sample = _sample(mean, jnp.moveaxis(uniforms[:, 2:], 1, 0), model.concentration, noise)
+    return Trajectory(state=states, action=actions, reward=sample[0], cost=sample[1:])
+
+
+def _sample(mean: jax.Array, uniform: jax.Array, concentration: jax.Array, noise: str) -> jax.Array:
+    """A sample in [0, 1] with the given mean from one uniform each; all [1+M,L,B]."""
+    if noise == "bernoulli":
+        return (uniform < mean).astype(mean.dtype)
+    if noise == "deterministic":
+        return jnp.broadcast_to(mean, uniform.shape)
+    bits = (uniform * 2**24).astype(jnp.uint32).ravel()
+    shape_a = jnp.broadcast_to(mean * concentration, uniform.shape).ravel()
+    shape_b = jnp.broadcast_to((1 - mean) * concentration, uniform.shape).ravel()
+    keys = jax.vmap(jax.random.key)(bits)
+    tiny = jnp.finfo(mean.dtype).tiny  # a mean of 0 or 1 has no beta distribution: the sample is the mean
+    draw = jax.vmap(jax.random.beta)(keys, jnp.maximum(shape_a, tiny), jnp.maximum(shape_b, tiny))
+    draw = draw.astype(mean.dtype).reshape(uniform.shape)
+    return jnp.where((mean <= 0) | (mean >= 1), mean, draw)

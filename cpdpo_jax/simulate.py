@@ -1,0 +1,187 @@
+"""`simulate`: learners x instances x settings x seeds through T episodes, in one call."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from typing import Any
+
+import jax
+import numpy as np
+from tqdm.auto import tqdm
+
+from cpdpo_jax import _inputs, oracle, settings
+from cpdpo_jax.blocks import LANE_MULTIPLE, Lane, Record, Work, compile_block, run_block
+from cpdpo_jax.learners import base
+from cpdpo_jax.learners.base import Learner
+from cpdpo_jax.result import NonFiniteError, Result, assemble
+from cpdpo_jax.types import CMDP
+
+CACHE_BYTES = 2**20  # of a block's counts and confidence sets on a CPU core: what stays in the cache
+DEVICE_LANES = 4096  # lanes of a block on an accelerator
+
+
+def simulate(
+    learner: str | Learner | Sequence[str | Learner],
+    cmdp: CMDP | Sequence[CMDP],
+    *,
+    episodes: int,
+    seeds: int | Sequence[int],
+    hparams: settings.Hparams | dict[str, settings.Hparams] = "tuned",
+    key: int = 0,
+    checkpoints: int | str | Sequence[int] = "log",
+    rho: float | str | Sequence[float] = "solve",
+    delta: float = 0.05,
+    horizon: str = "known",
+    monitor: bool = False,
+    dtype: Any = "float32",
+    block: int | None = None,
+    progress: bool = True,
+) -> Result:
+    """Run every learner on every instance, setting and seed for `episodes` episodes, with exact metrics of each.
+
+    learner      a name, a `Learner`, or several
+    cmdp         one, a batch (`stack`), or a list of one shape
+    seeds        how many (0, 1, ...), or which; a seed's luck depends on (key, instance's position, seed) alone
+    hparams      "tuned", "theory", values or a grid (see `cpdpo_jax.settings`), or a dict of those by learner's name
+    checkpoints  "log" (20 per decade), how many evenly spaced ones, or the episodes themselves
+    rho          the Slater margin handed to the learner: "solve" (the true one), a number or one per instance
+                 (misspecified on purpose), or "estimate:N" (from N first episodes of uniform play, which count)
+    horizon      "known": the learner's constants use T; "doubling": T is unknown, the learner restarts at 2^k * 1024
+    monitor      watch the events of the analysis (`cpdpo_jax.monitor`); CPD-PO only
+    dtype        "float32", or "float64" (needs jax_enable_x64)
+    block        lanes per call to a device; None fits the cache. Results do not depend on it.
+
+    Ctrl-C returns what is done, marked as interrupted.
+    """
+    learners = [base.get(one) for one in ([learner] if isinstance(learner, (str, Learner)) else learner)]
+    cmdp = _inputs.batch(cmdp)
+    episodes = _inputs.positive("episodes", episodes)
+    seed_numbers = _inputs.seeds(seeds)
+    points = _inputs.checkpoints(checkpoints, episodes)
+    dtype = _inputs.dtype(dtype)
+    if not 0 < delta < 1:
+        raise ValueError(f"delta = {delta!r} is not a probability; give a number between 0 and 1, such as 0.05.")
+    if len({one.name for one in learners}) < len(learners):
+        raise ValueError("the same learner is named twice; name each once and give its settings in hparams.")
+    solution = oracle.solve(cmdp)
+    margin, explored = _inputs.slater_margin(rho, cmdp, solution, learners)
+    if explored >= episodes:
+        raise ValueError(f"rho = {rho!r} explores for all {episodes} episodes; explore for fewer, or run for more.")
+    problem = base.make_problem(cmdp, episodes=episodes, delta=delta, slater_margin=margin)
+    works = []
+    for one in learners:
+        spec = hparams
+        if isinstance(hparams, dict) and set(hparams) & {x.name for x in learners}:
+            spec = hparams.get(one.name, "tuned")
+        works.append(
+            Work(
+                phases=_inputs.phases(one, episodes, explored, horizon),
+                cmdp=cmdp,
+                problem=problem,
+                settings=settings.parse(spec),  # pyright: ignore[reportArgumentType]
+                optimum=np.asarray(solution.value),
+                truth=_inputs.truth(monitor, one, cmdp, solution),
+                key=int(key),
+                dtype=dtype,
+                checkpoints=points,
+            )
+        )
+        for setting in works[-1].settings:
+            settings.resolve(setting, one, problem)  # errors before any work is done
+    started = time.perf_counter()
+    records, interrupted = _run(works, seed_numbers, block, progress)
+    seconds = time.perf_counter() - started
+    asked = {"episodes": episodes, "delta": delta, "rho": str(rho), "horizon": horizon}
+    result = assemble(works, records, seed_numbers, solution, asked, seconds, interrupted)
+    _complain_of_non_finite(works, records, result)
+    return result
+
+
+def _run(
+    works: list[Work], seeds: np.ndarray, block: int | None, progress: bool
+) -> tuple[list[list[tuple[Lane, Record]]], bool]:
+    """All blocks of all learners over all cores or devices: per learner the blocks' lanes and records; interrupted?"""
+    devices = jax.local_devices()
+    workers = len(devices) if devices[0].platform != "cpu" else max(len(devices), _cores())
+    pieces = [_cut(work, seeds, block, workers, devices[0].platform) for work in works]
+    total = sum(int(work.checkpoints[-1]) * lanes_of(piece) for work, piece in zip(works, pieces, strict=True))
+    records: list[list[tuple[Lane, Record]]] = []
+    stop, lock = threading.Event(), threading.Lock()
+    hide = None if progress else True  # None: shown on a terminal only
+    with tqdm(total=total, unit=" episodes", unit_scale=True, disable=hide) as bar, ThreadPoolExecutor(workers) as pool:
+
+        def advanced(n: int) -> None:
+            with lock:
+                bar.update(n)
+
+        def one(work: Work, lane: Lane, device: Any) -> Record:
+            share = lanes_of([lane])
+            with jax.default_device(device):
+                return run_block(work, lane, lambda n: advanced(n * share), stop.is_set)
+
+        for work, lanes in zip(works, pieces, strict=True):
+            futures: list[Future[Record]] = []
+            try:
+                bar.set_description(f"{work.phases[-1].learner.name}: compiling")
+                compile_block(work, lanes[0])
+                bar.set_description(work.phases[-1].learner.name)
+                futures += [pool.submit(one, work, x, devices[i % len(devices)]) for i, x in enumerate(lanes)]
+                failed = any(future.exception() for future in wait(futures, return_when=FIRST_EXCEPTION).done)
+            except KeyboardInterrupt:
+                failed = True
+            if failed:
+                stop.set()
+            records.append([(lane, future.result()) for lane, future in zip(lanes, futures, strict=False)])
+            if stop.is_set():
+                break
+    return records, stop.is_set()
+
+
+def lanes_of(lanes: Sequence[Lane]) -> int:
+    """How many real lanes the blocks have: padding does not count."""
+    return sum(int(lane.real.sum()) for lane in lanes)
+
+
+def _cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _cut(work: Work, seeds: np.ndarray, block: int | None, workers: int, platform: str) -> list[Lane]:
+    """All lanes of a learner, instance by instance, in blocks of one width; the last is padded with its last lane."""
+    shape = (work.cmdp.batch_shape[0], len(work.settings), len(seeds))
+    instance, setting, seed = (index.ravel() for index in np.indices(shape))
+    count = len(seed)
+    if block is None:
+        n_layers, n_states, n_actions = work.cmdp.reward.shape[:3]
+        bytes_per_lane = 16 * n_layers * n_states * n_actions * (n_states + 4)
+        fits = CACHE_BYTES // bytes_per_lane if platform == "cpu" else DEVICE_LANES
+        block = min(fits, -(-count // workers))
+    width = max(1, -(-block // LANE_MULTIPLE)) * LANE_MULTIPLE
+    cut = []
+    for first in range(0, count, width):
+        at = np.minimum(np.arange(first, first + width), count - 1)
+        real = np.arange(first, first + width) < count
+        cut.append(Lane(instance=instance[at], setting=setting[at], seed=seeds[seed[at]], real=real))
+    return cut
+
+
+def _complain_of_non_finite(works: list[Work], records: list[list[tuple[Lane, Record]]], result: Result) -> None:
+    """Raise if a value that is not finite came up, saying where first; the result so far goes with the error."""
+    for work, pieces in zip(works, records, strict=False):
+        for lane, record in pieces:
+            bad = np.flatnonzero((record.first_bad > 0) & lane.real)
+            if len(bad):
+                worst = bad[np.argmin(record.first_bad[bad])]
+                raise NonFiniteError(
+                    f"learner {work.phases[-1].learner.name!r} on instance {work.cmdp.names[lane.instance[worst]]!r} "
+                    f"(number {lane.instance[worst]}), setting {work.settings[lane.setting[worst]].label!r}, seed "
+                    f"{lane.seed[worst]} had a value that is not finite in episode {record.first_bad[worst]}; try "
+                    "dtype='float64' or a larger exploration. What was done before it, and all other seeds, are in "
+                    "the error's .result.",
+                    result,
+                )
