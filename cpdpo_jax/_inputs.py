@@ -11,9 +11,10 @@ import numpy as np
 from cpdpo_jax import monitor
 from cpdpo_jax.blocks import Phase
 from cpdpo_jax.envs.build import stack
+from cpdpo_jax.envs.registry import make
+from cpdpo_jax.learners import cpdpo
 from cpdpo_jax.learners.base import Learner
-from cpdpo_jax.learners.cpdpo import cpdpo
-from cpdpo_jax.learners.fixed import uniform
+from cpdpo_jax.learners.fixed import UNIFORM
 from cpdpo_jax.oracle import Solution, evaluate
 from cpdpo_jax.types import CMDP
 
@@ -22,13 +23,15 @@ MOST_EPISODES = 2**31 - 1  # counts are int32
 PER_DECADE = 20  # checkpoints of "log"
 
 
-def batch(cmdp: CMDP | Sequence[CMDP]) -> CMDP:
-    """A batch of instances, whatever was given."""
+def batch(cmdp: str | CMDP | Sequence[CMDP]) -> CMDP:
+    """A batch of instances, whatever was given: an environment's name, an .npz file, a CMDP, a batch or a list."""
+    if isinstance(cmdp, str):
+        cmdp = make(cmdp)
     if isinstance(cmdp, CMDP):
         return cmdp if cmdp.batch_shape else stack([cmdp])
     if isinstance(cmdp, (list, tuple)) and cmdp and all(isinstance(one, CMDP) for one in cmdp):
         return stack(cmdp)
-    raise ValueError(f"cmdp is a {type(cmdp).__name__}; give a CMDP (make_cmdp, from_episodic), a batch or a list.")
+    raise ValueError(f"cmdp is a {type(cmdp).__name__}; give an environment's name, a CMDP (make_cmdp, from_episodic), a batch or a list.")
 
 
 def positive(name: str, value: Any) -> int:
@@ -72,7 +75,7 @@ def dtype(value: Any) -> np.dtype:
     try:
         chosen = np.dtype(value)
     except TypeError:
-        chosen = None
+        chosen = np.dtype(object)
     if chosen not in (np.dtype("float32"), np.dtype("float64")):
         raise ValueError(f"dtype = {value!r} is not known; give 'float32' or 'float64'.")
     if chosen == np.dtype("float64") and not jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
@@ -104,7 +107,7 @@ def slater_margin(rho: Any, cmdp: CMDP, solution: Solution, learners: list[Learn
 
 def phases(learner: Learner, episodes: int, explored: int, horizon: str) -> list[Phase]:
     """The stretches of a run: exploring first if rho is to be estimated, then one, or doubling ones if T is unknown."""
-    stretches = [Phase(uniform, 0, explored, explored, explores=True)] if explored else []
+    stretches = [Phase(UNIFORM, 0, explored, explored, explores=True)] if explored else []
     if horizon == "known":
         return [*stretches, Phase(learner, explored, episodes, episodes - explored)]
     if horizon != "doubling":
@@ -120,7 +123,7 @@ def truth(watch: bool, learner: Learner, cmdp: CMDP, solution: Solution) -> moni
     """What the monitor needs of the optimum, [instances]; None without a monitor."""
     if not watch:
         return None
-    if learner is not cpdpo:
+    if learner is not cpdpo.LEARNER:
         raise ValueError(f"monitor = True watches CPD-PO's analysis; leave it off for learner {learner.name!r}.")
     cost = [
         evaluate(cmdp.transition[..., b], solution.policy[..., b], cmdp.cost[..., b])

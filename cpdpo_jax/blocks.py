@@ -22,8 +22,8 @@ from cpdpo_jax.learners.fixed import plug_in_slater_margin
 from cpdpo_jax.rollout import make_model
 from cpdpo_jax.types import CMDP
 
-LANE_MULTIPLE = 16  # lanes of the widest vector registers
-CALL_SECONDS = 0.5  # of one call to the device: progress, Ctrl-C and float64 sums come at this rhythm
+LANE_MULTIPLE = 32  # narrower blocks are unrolled by the compiler, and then rounded otherwise
+CALL_SECONDS = 0.5  # of one call to the device: progress and Ctrl-C come at this rhythm
 
 
 class Lane(NamedTuple):
@@ -146,57 +146,41 @@ def run_block(
     """All episodes of a block. `progress` is told of every n episodes done; `stop` asks whether to end early."""
     record = empty_record(work, len(lane.seed))
     believed = np.asarray(work.problem.slater_margin)[lane.instance]
-    strong, weak, multipliers, widths = (np.zeros(a.shape[1:]) for a in (
-        record.strong, record.weak, record.multiplier, record.widths))  # fmt: skip
-    run, lanes, phase_at = None, None, -1
     t, size = 0, 32
+    phase = work.phases[0]
+    lanes = make_lanes(work, lane, phase, believed)
+    run = engine.begin(phase.learner, lanes)
     for end in work.calls:
-        phase = next(p for p in work.phases if p.first <= t < p.last)
-        if work.phases.index(phase) != phase_at:
-            if run is not None and lanes is not None and work.phases[phase_at].explores:
+        if t == phase.last:  # the learner starts afresh, the sums go on
+            if phase.explores:
                 believed = plug_in_slater_margin(lanes.problem, run.state)
-            phase_at = work.phases.index(phase)
+            phase = work.phases[work.phases.index(phase) + 1]
             lanes = make_lanes(work, lane, phase, believed)
-            run = engine.begin(phase.learner, lanes)
-        assert run is not None
-        assert lanes is not None
-        while t < end and not stop():
+            run = engine.begin(phase.learner, lanes)._replace(sums=run.sums, carry=run.carry)
+        while t < end and not stop() and (record.first_bad == 0).all():
             n = min(size, end - t)
             started = time.perf_counter()
             run = jax.block_until_ready(engine.advance(phase.learner, work.cmdp.noise, lanes, run, t, t + n))
-            seconds = time.perf_counter() - started
-            size = max(1, min(4 * n, int(n * CALL_SECONDS / max(seconds, 1e-6)))) if n == size else size
+            if n == size:  # a shorter call says little about the rhythm
+                size = max(1, min(4 * n, int(n * CALL_SECONDS / max(time.perf_counter() - started, 1e-6))))
             t += n
-            strong += _exact(run.sums.strong, run.carry.strong)
-            weak += _exact(run.sums.weak, run.carry.weak)
-            multipliers += _exact(run.sums.multipliers, run.carry.multipliers)
-            if run.watch is not None:
-                widths += _exact(run.watch.widths, run.watch.widths_carry)
+            record.first_bad[:] = np.asarray(run.first_bad) + 1
             progress(n)
-            if (np.asarray(run.first_bad) >= 0).any():
-                break
-        at = np.flatnonzero(work.checkpoints == t)
-        if len(at):
-            _write(record, at[0], strong, weak, multipliers / t, widths, run)
-        record.first_bad[:] = np.asarray(run.first_bad) + 1
         if t < end:
             break
-    assert run is not None
-    assert lanes is not None
-    record.policy[...] = work.phases[phase_at].learner.policy(lanes.problem, lanes.hyper, run.state)
+        if t in work.checkpoints:
+            _write(record, int(np.searchsorted(work.checkpoints, t)), t, run)
+    record.policy[...] = phase.learner.policy(lanes.problem, lanes.hyper, run.state)
     record.slater_margin[...] = believed
     record.done[...] = t
     return record
 
 
-def _exact(total: jax.Array, carry: jax.Array) -> np.ndarray:
-    """A compensated sum in float64."""
-    return np.asarray(total, np.float64) - np.asarray(carry, np.float64)
-
-
-def _write(record: Record, at: int, strong, weak, multiplier_mean, widths, run: engine.Run) -> None:
+def _write(record: Record, at: int, t: int, run: engine.Run) -> None:
     """Put the sums so far at a checkpoint."""
-    record.strong[at], record.weak[at], record.multiplier_mean[at] = strong, weak, multiplier_mean
+    exact = jax.tree.map(lambda sums, lost: np.asarray(sums, float) - np.asarray(lost, float), run.sums, run.carry)
+    record.strong[at], record.weak[at], record.multiplier_mean[at] = exact.strong, exact.weak, exact.multipliers / t
     record.multiplier[at], record.gaps[at], record.epochs[at] = run.info.multipliers, run.gaps, run.info.epochs
     if run.watch is not None:
-        record.failures[at], record.slack[at], record.widths[at] = run.watch.failures, run.watch.slack, widths
+        record.failures[at], record.slack[at] = run.watch.failures, run.watch.slack
+        record.widths[at] = np.asarray(run.watch.widths, float) - np.asarray(run.watch.widths_carry, float)

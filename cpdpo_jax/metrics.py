@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -63,12 +64,14 @@ def growth_exponent(results: list[Result], metric: str) -> xr.Dataset:
         ("exponent", lambda y: np.einsum("t,...tr->...r", line, y)),
         ("step_exponent", lambda y: np.diff(y, axis=-2) / np.diff(x)[:, None]),
     ):
-        low, high = np.quantile(slope(log_boot), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=-1)
+        with np.errstate(invalid="ignore"):  # a metric of 0 has no logarithm: its slope is NaN
+            low, high = np.quantile(slope(log_boot), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=-1)
+            mean = slope(log_mean)[..., 0]
         of = dims if name == "exponent" else (*dims, "step")
         prefix = name.removesuffix("exponent")
-        out |= {name: (of, slope(log_mean)[..., 0]), f"{prefix}low": (of, low), f"{prefix}high": (of, high)}
+        out |= {name: (of, mean), f"{prefix}low": (of, low), f"{prefix}high": (of, high)}
     coords = {dim: curve[dim].values for dim in dims}
-    steps = [f"{a:g}-{b:g}" for a, b in zip(times[:-1], times[1:], strict=True)]
+    steps = [f"{a:g}-{b:g}" for a, b in itertools.pairwise(times)]
     return xr.Dataset(out, coords=coords | {"step": steps}, attrs={"metric": metric, "along_one_run": int(along)})
 
 
@@ -132,8 +135,12 @@ def monitor_table(result: Result) -> str:
         for kind in ("reward", "cost"):
             worst = float(last.width_sum.sel(kind=kind).isel(instance=i).max())
             bound = float(last.width_bound.sel(kind=kind).isel(instance=i))
-            lines.append(f"instance {i}: sum of V({kind} width) at most {worst:.4g} over seeds, the lemma allows {bound:.4g}")
-        regret, violation = (float(result.metric(x).isel(instance=i, episode=-1).max()) for x in ("strong_regret", "strong_violation"))
+            lines.append(
+                f"instance {i}: sum of V({kind} width) at most {worst:.4g} over seeds, the lemma allows {bound:.4g}"
+            )
+        regret, violation = (
+            float(result.metric(x).isel(instance=i, episode=-1).max()) for x in ("strong_regret", "strong_violation")
+        )
         lines.append(
             f"instance {i}: strong regret at most {regret:.4g} over seeds; Theorem 1's order term (constant 1, "
             f"logarithms dropped) is {float(data.regret_order_term[i]):.4g}; strong violation at most {violation:.4g}, "

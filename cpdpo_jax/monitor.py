@@ -23,6 +23,7 @@ from cpdpo_jax.kernels.occupancy import occupancy_bounds_in_box
 from cpdpo_jax.kernels.values import policy_value
 from cpdpo_jax.kernels.widths import hoeffding_width
 from cpdpo_jax.learners import podb
+from cpdpo_jax.types import Array
 
 EVENTS = ("reward", "cost", "transition", "occupancy", "lagrangian", "lagrangian_cor")
 TOLERANCE = 1e-5  # float32 rounding of the two sides of an inequality of order 1
@@ -31,8 +32,8 @@ TOLERANCE = 1e-5  # float32 rounding of the two sides of an inequality of order 
 class Truth(NamedTuple):
     """What the learner does not know and the monitor needs."""
 
-    slater_margin: jax.Array  # [B] the true rho
-    optimum_cost: jax.Array  # [M,B] V(g_i) of the optimal policy
+    slater_margin: Array  # [B] the true rho
+    optimum_cost: Array  # [M,B] V(g_i) of the optimal policy
 
 
 class Watch(NamedTuple):
@@ -40,7 +41,7 @@ class Watch(NamedTuple):
 
     failures: jax.Array  # [6,B] int32, episodes in which the event failed
     slack: jax.Array  # [6,B] the least margin by which it held (negative: failed)
-    widths: jax.Array  # [2,B] sum over episodes of V(phi_t) and V(xi_t), since the last call
+    widths: jax.Array  # [2,B] sum over all episodes of V(phi_t) and V(xi_t)
     widths_carry: jax.Array  # [2,B] what that sum lost to rounding
 
 

@@ -26,7 +26,7 @@ TITLES = {
 
 
 def curves(result: Result, *, title: str | None = None) -> Figure:
-    """The four metrics against episodes: mean over seeds, 95 % bootstrap band; one line per learner, instance, setting."""
+    """The four metrics against episodes: mean and 95 % band over seeds; a line per learner, instance and setting."""
     figure, axes = plt.subplots(2, 2, figsize=(9, 6.2), sharex=True, layout="constrained")
     data = result.data
     x = data.episode.values
@@ -45,7 +45,6 @@ def curves(result: Result, *, title: str | None = None) -> Figure:
             axis.fill_between(x[done], low, high, color=style["color"], alpha=0.2, linewidth=0)
             i += 1
         axis.set_title(TITLES[name], fontsize=10)
-        axis.set_xscale("log")
         axis.axhline(0, color="0.7", linewidth=0.8, zorder=0)
         axis.grid(alpha=0.3, linewidth=0.5)
     for axis in axes[1]:
@@ -64,7 +63,9 @@ def growth(results: list[Result], *, metrics: tuple[str, ...] = ("strong_regret"
     times = np.array([one.data.attrs["episodes"] for one in results], float)
     figure, axes = plt.subplots(1, len(metrics), figsize=(4.6 * len(metrics), 3.8), layout="constrained", squeeze=False)
     for axis, name in zip(axes[0], metrics, strict=True):
-        ends = [one.metric(name).isel(episode=-1).transpose("learner", "instance", "setting", "seed") for one in results]
+        ends = [
+            one.metric(name).isel(episode=-1).transpose("learner", "instance", "setting", "seed") for one in results
+        ]
         fit = results[0].growth_exponent(*results[1:], metric=name)
         for i, at in enumerate(np.ndindex(ends[0].shape[:3])):
             values = [end.values[at] for end in ends]

@@ -1,10 +1,10 @@
 """Hyperparameter settings: a preset, values over a preset, or a grid of them.
 
-    "tuned"                                                  the preset
-    {"learning_rate": 0.01}                                  over the "tuned" preset
-    {"preset": "theory", "bonus_scale": [0.1, 1.0]}          a grid: one setting per combination
-    {"learning_rate": ["x0.5", "x1", "x2"]}                  "x2": twice the preset's value
-    [{...}, {...}]                                           settings one by one
+"tuned"                                                  the preset
+{"learning_rate": 0.01}                                  over the "tuned" preset
+{"preset": "theory", "bonus_scale": [0.1, 1.0]}          a grid: one setting per combination
+{"learning_rate": ["x0.5", "x1", "x2"]}                  "x2": twice the preset's value
+[{...}, {...}]                                           settings one by one
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Setting(NamedTuple):
 
     label: str
     preset: str
-    values: dict[str, float | str]
+    values: dict[str, Any]  # numbers, or "x2" for twice the preset's value
 
 
 PLAIN = Setting("tuned", "tuned", {})
@@ -70,12 +70,9 @@ def resolve(setting: Setting, learner: Learner, problem: Problem) -> Any:
             known = ", ".join(hyper._fields) or "none at all"
             raise ValueError(f"hparams: learner {learner.name!r} has no hyperparameter {name!r}; it has {known}.")
         before = np.asarray(getattr(hyper, name), float)
-        changed[name] = before * _number(name, value[1:]) if _is_factor(value) else 0 * before + _number(name, value)
+        factor = isinstance(value, str) and value.startswith("x")
+        changed[name] = before * _number(name, value[1:]) if factor else 0 * before + _number(name, value)
     return hyper._replace(**changed)
-
-
-def _is_factor(value: Any) -> bool:
-    return isinstance(value, str) and value.startswith("x")
 
 
 def _number(name: str, value: Any) -> float:

@@ -15,12 +15,11 @@ Signs: rewards are maximised, costs are bounded from above, V(g_i) <= threshold_
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 
-Array = jax.Array | np.ndarray
+Array = Any  # a jax.Array where traced, a float64 np.ndarray on the host: the same structures serve both
 
 
 class Units(NamedTuple):
@@ -107,6 +106,12 @@ class CMDP:
     def name(self) -> str:
         """The instance's name, or all names of a batch."""
         return ", ".join(self.names)
+
+    def describe(self) -> str:
+        """Sizes, OPT in the units of the source, rho, which constraints bind; a warning for one that does not."""
+        from cpdpo_jax.envs.describe import describe
+
+        return describe(self)
 
     def __repr__(self) -> str:
         """Sizes only: the arrays would fill the screen."""

@@ -1,0 +1,55 @@
+"""Constrained MDPs: build your own, draw random ones, or take one of the literature by name.
+
+    cp.envs.names()                                  every name
+    cp.envs.make("media_streaming", threshold=4)     a CMDP; a path that ends in .npz is loaded
+    cp.envs.help("random")                           its parameters, source and deviations
+
+Names load on first use: this package imports neither jax nor gymnasium nor matplotlib by itself.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from cpdpo_jax.envs.registry import defaults as defaults
+from cpdpo_jax.envs.registry import help as help
+from cpdpo_jax.envs.registry import make as make
+from cpdpo_jax.envs.registry import names as names
+
+if TYPE_CHECKING:
+    from cpdpo_jax.envs.adversarial import best_fixed_policy as best_fixed_policy
+    from cpdpo_jax.envs.adversarial import drifting as drifting
+    from cpdpo_jax.envs.adversarial import fixed_policy_regret as fixed_policy_regret
+    from cpdpo_jax.envs.adversarial import periodic as periodic
+    from cpdpo_jax.envs.adversarial import switching as switching
+    from cpdpo_jax.envs.draw import draw_cmdp as draw_cmdp
+    from cpdpo_jax.envs.draw import draw_grid_policy as draw_grid_policy
+    from cpdpo_jax.envs.episodic import layer_states as layer_states
+    from cpdpo_jax.envs.episodic import original_units as original_units
+    from cpdpo_jax.envs.grids import grid_of as grid_of
+
+_WHERE = {
+    "best_fixed_policy": "adversarial",
+    "draw_cmdp": "draw",
+    "draw_grid_policy": "draw",
+    "drifting": "adversarial",
+    "fixed_policy_regret": "adversarial",
+    "grid_of": "grids",
+    "layer_states": "episodic",
+    "original_units": "episodic",
+    "periodic": "adversarial",
+    "switching": "adversarial",
+}
+
+__all__ = ["defaults", "help", "make", "names", *_WHERE]  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str):
+    if name in _WHERE:
+        return getattr(importlib.import_module(f"cpdpo_jax.envs.{_WHERE[name]}"), name)
+    raise AttributeError(f"module 'cpdpo_jax.envs' has no attribute {name!r}; it has {', '.join(__all__)}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -28,8 +28,13 @@ def occupancy_bounds(policy: jax.Array, lower: jax.Array, upper: jax.Array) -> t
 
 
 def occupancy_bounds_in_box(policy: jax.Array, box: Box) -> tuple[jax.Array, jax.Array]:
-    """`occupancy_bounds` for a box whose sums are already made."""
-    return _reach(policy, box, maximize=False), _reach(policy, box, maximize=True)
+    """`occupancy_bounds` for a box whose sums are already made.
+
+    Deviation: occupancy-clip. The clips only undo rounding (a row that sums to 1 - 1e-7): 0 <= low <= up <= 1 holds
+    exactly, and PO-DB divides by up + gamma with a gamma that may be as small as the rounding.
+    """
+    up = jnp.clip(_reach(policy, box, maximize=True), 0, 1)
+    return jnp.clip(_reach(policy, box, maximize=False), 0, up), up
 
 
 def _reach(policy: jax.Array, box: Box, maximize: bool) -> jax.Array:
@@ -67,9 +72,7 @@ def _step(pi: jax.Array, row: Box, f: jax.Array, maximize: bool) -> jax.Array:
 
         def by_action(a: int) -> jax.Array:
             lower, spread = row.lower[:, a, :, None], row.spread[:, a, :, None]
-            return extreme(
-                lambda j: lower[:, j], lambda j: spread[:, j], row.slack[:, a, None], f[:, None], maximize
-            )
+            return extreme(lambda j: lower[:, j], lambda j: spread[:, j], row.slack[:, a, None], f[:, None], maximize)
 
         return _average(pi, by_action, n_actions)
     lower, spread = row.lower[:, :, :, None], row.spread[:, :, :, None]

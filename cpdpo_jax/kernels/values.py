@@ -19,7 +19,7 @@ def policy_value(transition: jax.Array, policy: jax.Array, payoff: jax.Array) ->
     values = jnp.zeros((n_layers, payoff.shape[0], n_states, *batch), jnp.result_type(transition, policy, payoff))
     for k in reversed(range(n_layers)):
 
-        def q(a: int, k=k) -> jax.Array:  # [K,S,*B]
+        def q(a: int, k=k, values=values) -> jax.Array:  # [K,S,*B]
             if k == n_layers - 1:
                 return payoff[:, k, :, a]
             ahead = values[k + 1]

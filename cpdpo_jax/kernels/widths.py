@@ -29,8 +29,9 @@ def confidence_set(
     """PO-DB's set at the start of an epoch: |P - P_bar| <= 4 sqrt(P_bar log / N) + 28 log / (3 N), within [0, 1].
 
     visits [L-1,S,A,*B], transition_counts [L-1,S,A,S,*B], next_state_mask [L-1,S,*B] (states of layers 1..L-1)
-    -> (lower, upper) [L-1,S,A,S,*B]. A pair never visited has the whole simplex of real next states, whatever the
-    multiplier of the logarithm: P_bar = 0 with a narrow width would be an empty set. Padded next states get 0.
+    -> (lower, upper) [L-1,S,A,S,*B]. Padded next states get 0. Deviation: unseen-pairs. A pair never visited has the
+    whole simplex of real next states, whatever the multiplier of the logarithm: P_bar = 0 with a narrow width would be
+    an empty set.
     """
     log_term = jnp.asarray(log_term)
     n = jnp.maximum(visits, 1)[:, :, :, None]

@@ -1,8 +1,23 @@
-"""Learners: `init`, `policy`, `update`, each handed what the paper lets it know and nothing of the true model."""
+"""Learners: `init`, `policy`, `update`, each handed what the paper lets it know and nothing of the true model.
 
-from cpdpo_jax.learners.base import Info, Learner, Problem, get, names, register
-from cpdpo_jax.learners.cpdpo import cpdpo
-from cpdpo_jax.learners.fixed import uniform
-from cpdpo_jax.learners.podb import podb
+One module per learner; `names()` lists them, `get(name)` finds one, `register` adds your own.
+"""
 
-__all__ = ["Info", "Learner", "Problem", "cpdpo", "get", "names", "podb", "register", "uniform"]
+from cpdpo_jax.learners import cpdpo, fixed, optdual, optprimaldual, podb, regularized
+from cpdpo_jax.learners.base import Info, Learner, NoHyperparameters, Problem, get, names, register
+
+__all__ = [
+    "Info",
+    "Learner",
+    "NoHyperparameters",
+    "Problem",
+    "cpdpo",
+    "fixed",
+    "get",
+    "names",
+    "optdual",
+    "optprimaldual",
+    "podb",
+    "register",
+    "regularized",
+]

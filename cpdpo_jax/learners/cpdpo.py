@@ -94,12 +94,12 @@ def update(
     visited_cost = at_pairs(trajectory.state, trajectory.action, cost_lower)
     loss = lagrangian_loss(reward_upper, visited_cost, multipliers, problem.threshold, hyper.dual_cap, n_layers)
 
-    # Line 9: PO-DB's update, which wants losses in [0, 1]
+    # Line 9: PO-DB's update, which wants losses in [0, 1]. Deviation: loss-scale
     primal = podb.step(problem, hyper, state.primal, estimates, policy, trajectory, loss / hyper.loss_scale)
     return State(estimates, primal), Info(multipliers, primal.epochs)
 
 
-cpdpo = base.register(
+LEARNER = base.register(
     Learner(
         name="cpdpo",
         hyperparameters=hyperparameters,

@@ -28,7 +28,7 @@ def _update(
     return observe(state, trajectory), no_info(problem)
 
 
-uniform = base.register(
+UNIFORM = base.register(
     Learner(
         name="uniform",
         hyperparameters=lambda problem, preset: NoHyperparameters(),
@@ -47,9 +47,10 @@ def plug_in_slater_margin(problem: Problem, estimates: Estimates) -> np.ndarray:
     correction: too large a rho makes the dual cap too small, too small a rho slows learning down. A pair never
     visited is taken to move uniformly and to cost nothing.
     """
-    mask, visits, transitions = (np.asarray(a) for a in (problem.action_mask, estimates.visits, estimates.transitions))
+    mask: np.ndarray = np.asarray(problem.action_mask)
+    visits, transitions = np.asarray(estimates.visits), np.asarray(estimates.transitions)
     n = np.maximum(visits, 1)
-    real = mask.any(axis=2)[1:].astype(float)  # [L-1,S,B]
+    real = mask[1:].any(axis=2).astype(float)  # [L-1,S,B]
     blank = (real / np.maximum(real.sum(axis=1, keepdims=True), 1))[:, None, None]
     transition = np.where(visits[:-1, :, :, None] > 0, transitions / n[:-1, :, :, None], blank)
     cost = np.asarray(estimates.payoff_sum[1:], float) / n

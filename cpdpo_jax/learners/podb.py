@@ -57,7 +57,10 @@ def log_pairs(problem: Problem) -> Any:
 
 
 def hyperparameters(problem: Problem, preset: str = "theory") -> Hyperparameters:
-    """eta = min(1/(24 L^3), 1/sqrt(|X||A| L T)), gamma = 2 eta L, no multiplier ("theory"); see `cpdpo` for "tuned"."""
+    """eta = min(1/(24 L^3), 1/sqrt(|X||A| L T)), gamma = 2 eta L, no multiplier ("theory"), or `tuned`.
+
+    Deviation: podb-constants, as recalled from Luo, Wei, Lee (2021); each can be set.
+    """
     n_layers = problem.action_mask.shape[0]
     one = np.ones_like(problem.episodes)
     eta = np.minimum(
@@ -74,7 +77,7 @@ def hyperparameters(problem: Problem, preset: str = "theory") -> Hyperparameters
 
 
 def tuned(theory: Any, problem: Problem) -> Any:
-    """The multipliers of the "tuned" preset, chosen by `experiments/tuning` (SPEC 6 has the starting point)."""
+    """The multipliers of the "tuned" preset, chosen by `experiments/tuning`. Deviation: tuned."""
     return theory._replace(
         learning_rate=10 * theory.learning_rate,
         exploration=0.01 / np.sqrt(problem.episodes),
@@ -106,7 +109,7 @@ def step(
     loss: jax.Array,
 ) -> Primal:
     """One update from the losses [L,B] of the visited pairs; `estimates` include the episode."""
-    n_layers, n_states, n_actions = policy.shape[:3]
+    n_states, n_actions = policy.shape[1:3]
     low, up = occupancy_bounds_in_box(policy, primal.box)
     bonus = hyper.bonus_scale * exploration_bonus(policy, low, up, hyper.exploration)
     dilated = dilated_bonus_in_box(policy, bonus, primal.box, hyper.dilation)  # B_t
@@ -118,9 +121,7 @@ def step(
     return _next_epoch(problem, hyper, primal, estimates, trajectory)
 
 
-def _next_epoch(
-    problem: Problem, hyper: Any, primal: Primal, estimates: Estimates, trajectory: Trajectory
-) -> Primal:
+def _next_epoch(problem: Problem, hyper: Any, primal: Primal, estimates: Estimates, trajectory: Trajectory) -> Primal:
     """A new epoch where a visited pair has doubled its count; its set holds from the next episode on."""
     now = at_pairs(trajectory.state, trajectory.action, estimates.visits)
     before = at_pairs(trajectory.state, trajectory.action, primal.visits_at_epoch)
@@ -161,6 +162,4 @@ def update(
     return State(estimates, primal), Info(jnp.zeros_like(problem.threshold), primal.epochs)
 
 
-podb = base.register(
-    Learner(name="podb", hyperparameters=hyperparameters, init=init, policy=policy, update=update)
-)
+LEARNER = base.register(Learner(name="podb", hyperparameters=hyperparameters, init=init, policy=policy, update=update))

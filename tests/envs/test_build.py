@@ -82,7 +82,7 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_is_named_in_one_sentence(case: str):
     given, words = BAD[case]
-    with pytest.raises(ValueError, match=".") as caught:
+    with pytest.raises(ValueError, match=r".") as caught:
         make_cmdp(**given)
     message = str(caught.value)
     assert "\n" not in message

@@ -123,6 +123,18 @@ def test_every_member_of_the_set_lies_between(shape: tuple[int, int, int], dtype
 
 @both_precisions
 @examples(5)
+def test_bounds_are_ordered_probabilities_exactly(dtype: str, seed: int) -> None:
+    """Not only to rounding: the estimator divides by up + gamma, where gamma may be smaller than the rounding."""
+    problems = random_problems(np.random.default_rng(seed), 4, 3, 2, 24)
+    for lower, upper in ((problems.lower, problems.upper), (problems.transition, problems.transition)):
+        low, up = run(occupancy_bounds, dtype, problems.policy, lower, upper)
+        assert (low >= 0.0).all()
+        assert (low <= up).all()
+        assert (up <= 1.0).all()
+
+
+@both_precisions
+@examples(5)
 def test_larger_sets_have_wider_bounds(dtype: str, seed: int) -> None:
     problems = random_problems(np.random.default_rng(seed), 4, 3, 2, 24)
     tolerance = TOLERANCE[dtype]

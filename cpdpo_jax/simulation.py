@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -26,7 +27,7 @@ DEVICE_LANES = 4096  # lanes of a block on an accelerator
 
 def simulate(
     learner: str | Learner | Sequence[str | Learner],
-    cmdp: CMDP | Sequence[CMDP],
+    cmdp: str | CMDP | Sequence[CMDP],
     *,
     episodes: int,
     seeds: int | Sequence[int],
@@ -44,7 +45,7 @@ def simulate(
     """Run every learner on every instance, setting and seed for `episodes` episodes, with exact metrics of each.
 
     learner      a name, a `Learner`, or several
-    cmdp         one, a batch (`stack`), or a list of one shape
+    cmdp         an environment's name, a CMDP, a batch (`stack`), or a list of one shape
     seeds        how many (0, 1, ...), or which; a seed's luck depends on (key, instance's position, seed) alone
     hparams      "tuned", "theory", values or a grid (see `cpdpo_jax.settings`), or a dict of those by learner's name
     checkpoints  "log" (20 per decade), how many evenly spaced ones, or the episodes themselves
@@ -61,6 +62,7 @@ def simulate(
     cmdp = _inputs.batch(cmdp)
     episodes = _inputs.positive("episodes", episodes)
     seed_numbers = _inputs.seeds(seeds)
+    block = None if block is None else _inputs.positive("block", block)
     points = _inputs.checkpoints(checkpoints, episodes)
     dtype = _inputs.dtype(dtype)
     if not 0 < delta < 1:
@@ -156,12 +158,13 @@ def _cut(work: Work, seeds: np.ndarray, block: int | None, workers: int, platfor
     shape = (work.cmdp.batch_shape[0], len(work.settings), len(seeds))
     instance, setting, seed = (index.ravel() for index in np.indices(shape))
     count = len(seed)
-    if block is None:
+    wanted = block
+    if wanted is None:
         n_layers, n_states, n_actions = work.cmdp.reward.shape[:3]
         bytes_per_lane = 16 * n_layers * n_states * n_actions * (n_states + 4)
         fits = CACHE_BYTES // bytes_per_lane if platform == "cpu" else DEVICE_LANES
-        block = min(fits, -(-count // workers))
-    width = max(1, -(-block // LANE_MULTIPLE)) * LANE_MULTIPLE
+        wanted = min(fits, math.ceil(count / workers))
+    width = max(1, math.ceil(wanted / LANE_MULTIPLE)) * LANE_MULTIPLE
     cut = []
     for first in range(0, count, width):
         at = np.minimum(np.arange(first, first + width), count - 1)

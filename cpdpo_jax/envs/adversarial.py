@@ -1,0 +1,124 @@
+"""Losses that change with the episode, for PO-DB (SPEC 3): switching, drifting, periodic; regret in hindsight.
+
+Every sequence is loss_t = sum_j w_j(t) table_j with few tables, so that nothing of size T is stored, a jitted loop can
+ask for one episode's losses, and the mean over all episodes is exact and cheap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cpdpo_jax.envs.draws import stream
+from cpdpo_jax.envs.parameters import number, whole
+from cpdpo_jax.lp import evaluate, plan
+from cpdpo_jax.types import CMDP
+
+_CHUNK = 2**16  # episodes whose weights are summed at once
+
+
+@dataclass(frozen=True, eq=False)
+class Losses:
+    """A sequence of losses in [0, 1] over T episodes: `losses(t)` is `[L, S, A]`, t = 0..T-1, an integer or traced."""
+
+    tables: np.ndarray  # [J, L, S, A]; 0 at padding
+    weights: Callable[[Any], Any]  # t -> [J]; an array [n] -> [J, n]
+    episodes: int  # T
+    name: str
+
+    def __call__(self, t: Any) -> Any:
+        """The losses of episode t, `[L, S, A]`."""
+        return sum(weight * table for weight, table in zip(self.weights(t), self.tables, strict=True))
+
+    def mean(self) -> np.ndarray:
+        """(1/T) sum_t loss_t, `[L, S, A]`."""
+        total = np.zeros(len(self.tables))
+        for first in range(0, self.episodes, _CHUNK):
+            total += self.weights(np.arange(first, min(first + _CHUNK, self.episodes))).sum(axis=1)
+        return np.tensordot(total / self.episodes, self.tables, 1)
+
+
+class BestFixed(NamedTuple):
+    """The best fixed policy in hindsight."""
+
+    value: float  # its mean loss per episode
+    policy: np.ndarray  # [L, S, A], deterministic
+
+
+def switching(cmdp: CMDP, *, episodes: int, switches: int = 9, tables: int = 2, key: int = 0) -> Losses:
+    """Losses that stay for T / (switches + 1) episodes, rounded up, then jump to the next of `tables` random ones."""
+    episodes, count = whole("episodes", episodes, 1), whole("tables", tables, 1)
+    length = -(-episodes // (1 + whole("switches", switches, 0, episodes - 1)))
+
+    def weights(t: Any) -> Any:
+        now = (t // length) % count
+        return _namespace(t).stack([1.0 * (now == j) for j in range(count)])
+
+    return Losses(tables=_tables(cmdp, key, count), weights=weights, episodes=episodes, name="switching")
+
+
+def drifting(cmdp: CMDP, *, episodes: int, key: int = 0) -> Losses:
+    """Losses that go from one random table to another on a straight line over the T episodes."""
+    episodes = whole("episodes", episodes, 1)
+
+    def weights(t: Any) -> Any:
+        done = t / max(1, episodes - 1)
+        return _namespace(t).stack([1 - done, done])
+
+    return Losses(tables=_tables(cmdp, key, 2), weights=weights, episodes=episodes, name="drifting")
+
+
+def periodic(cmdp: CMDP, *, episodes: int, period: float = 100.0, key: int = 0) -> Losses:
+    """Losses 1/2 + 1/2 sin(2 pi t / period + phase), with a random phase and height for each (x, a).
+
+    sin(u + phase) = cos(phase) sin(u) + sin(phase) cos(u): three tables.
+    """
+    episodes = whole("episodes", episodes, 1)
+    period = number("period", period, 1, np.inf)
+    phase, height = _tables(cmdp, key, 2)
+    phase, real = 2 * np.pi * phase, np.asarray(cmdp.action_mask, float)
+    waves = np.stack([0.5 * real, 0.5 * height * np.cos(phase) * real, 0.5 * height * np.sin(phase) * real])
+
+    def weights(t: Any) -> Any:
+        xp = _namespace(t)
+        angle = (2 * np.pi / period) * (t % period)
+        return xp.stack([xp.ones_like(angle), xp.sin(angle), xp.cos(angle)])
+
+    return Losses(tables=waves, weights=weights, episodes=episodes, name="periodic")
+
+
+def best_fixed_policy(cmdp: CMDP, losses: Losses) -> BestFixed:
+    """min_pi (1/T) sum_t V^pi(loss_t) = min_pi V^pi(mean loss), by backward induction on the mean loss."""
+    value, policy = plan(cmdp.transition, -losses.mean(), cmdp.action_mask)
+    return BestFixed(value=-value, policy=policy)
+
+
+def fixed_policy_regret(cmdp: CMDP, losses: Losses, policies: Iterable[np.ndarray]) -> np.ndarray:
+    """sum_{s <= t} V^{pi_s}(loss_s) - V^{best}(loss_s), `[n]` after each of the given policies `[L, S, A]`.
+
+    The best fixed policy is that of all T episodes, so the regret may be negative before the end.
+    """
+    best, gaps = best_fixed_policy(cmdp, losses).policy, []
+    for t, policy in enumerate(policies):
+        loss = losses(t)[None]
+        gaps.append(evaluate(cmdp.transition, policy, loss)[0] - evaluate(cmdp.transition, best, loss)[0])
+    if len(gaps) > losses.episodes:
+        raise ValueError(
+            f"policies has {len(gaps)} entries, but losses has {losses.episodes} episodes; give at most those."
+        )
+    return np.cumsum(gaps)
+
+
+def _tables(cmdp: CMDP, key: int, count: int) -> np.ndarray:
+    """`count` tables of losses ~ U(0, 1), 0 at padding, `[J, L, S, A]`."""
+    if cmdp.batch_shape:
+        raise ValueError(f"cmdp is a batch of shape {cmdp.batch_shape}; give one instance (see unstack).")
+    return stream(key, 0).random((count, *cmdp.action_mask.shape)) * cmdp.action_mask
+
+
+def _namespace(t: Any) -> Any:
+    """NumPy for integers and NumPy arrays, jax.numpy for traced ones."""
+    return t.__array_namespace__() if hasattr(t, "__array_namespace__") else np

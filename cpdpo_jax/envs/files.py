@@ -1,0 +1,105 @@
+"""A CMDP, or a batch, as one .npz file: plain arrays, no pickle."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from cpdpo_jax.envs.build import make_cmdp, unstack
+from cpdpo_jax.types import CMDP, Units
+
+FORMAT, VERSION = "cpdpo_jax.CMDP", 1
+_ARRAYS = ("transition", "reward", "cost", "threshold", "action_mask", "concentration")
+
+
+def save_cmdp(path: str | os.PathLike[str], cmdp: CMDP) -> Path:
+    """Write the CMDP to one `.npz`, which `load_cmdp`, `cp.envs.make` and the command line read.
+
+    A reader never sees half a file: it is written beside its place and moved there when complete.
+    """
+    path = Path(path)
+    if path.suffix != ".npz":
+        raise ValueError(f"path = {str(path)!r}; give one that ends in .npz.")
+    if not path.parent.is_dir():
+        raise ValueError(f"path = {str(path)!r}: there is no directory {str(path.parent)!r}; make it first.")
+    content = {field: np.asarray(getattr(cmdp, field)) for field in _ARRAYS}
+    content |= {f"units.{field}": np.asarray(value) for field, value in zip(Units._fields, cmdp.units, strict=True)}
+    content |= {
+        "format": np.array(FORMAT),
+        "version": np.array(VERSION),
+        "noise": np.array(cmdp.noise),
+        "names": np.array(cmdp.names),
+    }
+    handle, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(part, 0o666 & ~_umask())  # mkstemp makes it private
+        os.replace(part, path)
+    except BaseException:
+        Path(part).unlink(missing_ok=True)
+        raise
+    return path
+
+
+def load_cmdp(path: str | os.PathLike[str]) -> CMDP:
+    """Read a CMDP that `save_cmdp` wrote, exactly as it was; its arrays are validated as by `make_cmdp`."""
+    path = Path(path)
+    content = _read(path)
+    version = int(content["version"])
+    if version > VERSION:
+        raise ValueError(
+            f"{path} is of format version {version}, this cpdpo_jax reads up to {VERSION}; update the package."
+        )
+    try:
+        units = Units(*(content[f"units.{field}"] for field in Units._fields))
+        arrays = {field: content[field] for field in _ARRAYS}
+        names = tuple(str(name) for name in content["names"])
+        cmdp = CMDP(**arrays, units=units, noise=str(content["noise"]), names=names)
+    except KeyError as error:
+        raise ValueError(f"{path} lacks {error.args[0]}; it is damaged: save it again with save_cmdp.") from error
+    try:
+        for one in unstack(cmdp):
+            make_cmdp(
+                one.transition,
+                one.reward,
+                one.cost,
+                one.threshold,
+                action_mask=one.action_mask,
+                noise=one.noise,
+                concentration=float(one.concentration),
+                units=one.units,
+            )
+    except (ValueError, IndexError) as error:
+        raise ValueError(f"{path} holds no valid CMDP: {error}") from error
+    return cmdp
+
+
+def _read(path: Path) -> dict[str, np.ndarray]:
+    """The file's arrays, if it is one of ours."""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {str(path)!r}; give the path of a CMDP saved with save_cmdp.")
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            content = {name: file[name] for name in file.files}
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, AttributeError, TypeError) as error:
+        raise ValueError(f"{path} is not a readable .npz file without pickles ({error}).") from error
+    if str(content.get("format")) != FORMAT or "version" not in content:
+        held = ", ".join(sorted(content)) or "nothing"
+        raise ValueError(
+            f"{path} is an .npz file but not a CMDP of cpdpo_jax (it holds {held}); write it with save_cmdp."
+        )
+    return content
+
+
+def _umask() -> int:
+    """The process's file mode mask, which can only be read by setting it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

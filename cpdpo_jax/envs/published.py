@@ -1,0 +1,89 @@
+"""The random CMDPs that two papers ran on, drawn by key."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cpdpo_jax.envs.draws import drawn
+from cpdpo_jax.envs.episodic import from_episodic
+from cpdpo_jax.envs.parameters import number, whole
+from cpdpo_jax.lp import plan
+from cpdpo_jax.types import CMDP
+
+
+def random_uniform_pac(
+    *,
+    horizon: int = 10,
+    states: int = 30,
+    actions: int = 3,
+    threshold: float = 0.5,
+    concentration: float = 0.1,
+    chance: float = 0.5,
+    noise: str = "bernoulli",
+    key: int = 0,
+    instances: int | None = None,
+) -> CMDP:
+    """Random CMDP of the Uniform-PAC paper (2024): what pays the reward pays no utility.
+
+    30 states, 3 actions, H = 10. Drawn by `key` in this order, for every step: P ~ Dirichlet(.1) `[H, S, A, S]`,
+    reward ~ Bernoulli(.5) `[H, S, A]`; utility 1 - reward; start 0. The utility is at least `threshold` = .5 times the
+    largest that a policy can have. `instances` of them make a batch.
+    """
+
+    def payoffs(rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+        reward = (rng.random(shape) < number("chance", chance, 0, 1)).astype(float)
+        return reward, 1 - reward
+
+    sizes = _sizes(horizon, states, actions)
+    return _drawn("random_uniform_pac", sizes, concentration, threshold, payoffs, noise, key, instances)
+
+
+def random_episode_wise(
+    *,
+    horizon: int = 4,
+    states: int = 5,
+    actions: int = 3,
+    threshold: float = 0.6,
+    concentration: float = 0.1,
+    chance: float = 0.1,
+    noise: str = "bernoulli",
+    key: int = 0,
+    instances: int | None = None,
+) -> CMDP:
+    """Random CMDP of the Episode-Wise paper (2025): rare rewards, rare utilities.
+
+    5 states, 3 actions, H = 4. Drawn by `key` in this order, for every step: P ~ Dirichlet(.1) `[H, S, A, S]`, reward
+    and then utility ~ Bernoulli(.1) `[H, S, A]`; start 0. The utility is at least `threshold` = .6 times the largest
+    that a policy can have. `instances` of them make a batch.
+    Deviation: the page does not say whether steps differ, nor the start; as in the Uniform-PAC paper, they do, and it
+    is state 0. Where no policy has utility, the threshold is 0 and rho = 0 (rare; drawn as it comes).
+    """
+
+    def payoffs(rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+        p = number("chance", chance, 0, 1)
+        return (rng.random(shape) < p).astype(float), (rng.random(shape) < p).astype(float)
+
+    sizes = _sizes(horizon, states, actions)
+    return _drawn("random_episode_wise", sizes, concentration, threshold, payoffs, noise, key, instances)
+
+
+def _sizes(horizon: int, states: int, actions: int) -> tuple[int, int, int]:
+    return whole("horizon", horizon, 1), whole("states", states, 1), whole("actions", actions, 1)
+
+
+def _drawn(name, sizes, concentration, threshold, payoffs, noise, key, instances) -> CMDP:
+    """Instances with one utility constraint, at least a share of the largest utility."""
+    horizon, n, a = sizes
+    alpha = number("concentration", concentration, 0, np.inf, open_low=True)
+    share = number("threshold", threshold, 0, 1)
+
+    def one(rng: np.random.Generator, label: str) -> CMDP:
+        transition = rng.dirichlet(np.full(n, alpha), size=(horizon, n, a))
+        reward, utility = payoffs(rng, (horizon, n, a))
+        most, _ = plan(transition[:-1], utility, np.ones((horizon, n, a), bool))
+        limit = [share * most]
+        return from_episodic(
+            transition, reward, utility[None], limit, horizon=horizon, sense=">=", noise=noise, name=label
+        )
+
+    return drawn(one, name, key, instances)

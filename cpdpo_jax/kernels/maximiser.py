@@ -1,0 +1,30 @@
+"""The maximiser behind `extreme_expectation`: extended value iteration wants the distribution, not only its value.
+
+Start from lower and hand out the slack 1 - sum(lower) in the order of f, largest first. Next state j gets what those
+before it left over,
+    p_j = lower_j + min(spread_j, [slack - sum_{i before j} spread_i]^+),
+and "i before j" depends on f alone: one comparison of all pairs serves every state and action of a layer, no sorting.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from cpdpo_jax.kernels._loops import fold
+
+
+@jax.jit
+def maximising_transition(lower: jax.Array, upper: jax.Array, f: jax.Array) -> jax.Array:
+    """argmax of p.f over lower <= p <= upper, sum p = 1, for every state and action of a layer.
+
+    lower and upper [S,A,S',*B], f [S',*B] of the next layer -> p [S,A,S',*B]. Among equal f the state of the lower
+    index comes first. Needs sum(lower) <= 1 <= sum(upper); a row of zeros stays one.
+    """
+    n_next = f.shape[0]
+    index = jnp.arange(n_next).reshape(-1, *(1,) * (f.ndim - 1))
+    before = [(f[i] > f) | ((f[i] == f) & (i < index)) for i in range(n_next)]  # i before j: [S' of j,*B] each
+    spread = upper - lower
+    slack = 1 - fold(n_next, lambda j: lower[:, :, j])
+    taken = fold(n_next, lambda i: jnp.where(before[i], spread[:, :, i, None], 0))  # [S,A,S',*B]
+    return lower + jnp.clip(slack[:, :, None] - taken, 0, spread)

@@ -1,0 +1,157 @@
+"""OptDual-CMDP (Efroni, Mannor, Pirotta 2020, the dual algorithm).
+
+What it does: plays the best policy for the Lagrangian payoff r~ - sum_i lambda_i g~_i in the best model of the
+confidence set (extended value iteration), then takes one projected gradient step of the multipliers.
+Cost per episode: one optimistic plan, O(L S^3 A), and one value function per constraint, O(m L S^2 A).
+Guarantee: weak regret and weak violation of order sqrt(T), with high probability. Every policy played is
+deterministic and so as a rule either infeasible or too careful; only the average is near the optimum.
+When to use it: where only averages over episodes matter and planning is cheap. Needs rho (for the rate) and T.
+
+    r~ = clip(r_hat + beta_r, 0, 1), g~_i = clip(g_hat_i - beta_r, 0, 1), set = {P : |P - P_hat| <= beta_p}
+    pi_t, P_t = argmax over pi and P in the set of V^{pi,P}(r~ - sum_i lambda_{t,i} g~_i)
+    lambda_{t+1} = [lambda_t + (V^{pi_t,P_t}(g~) - alpha) / t_lambda]_+,   t_lambda = H sqrt(m T) / cap
+with the counts from before episode t (widths in `optimistic`); lambda_1 = 0. With no counts all policies are optimal:
+pi_1 is the uniform one. Later ties go to the first action, and to the first next state.
+
+Deviations: rewards are maximised and costs bounded from above; cap, which the paper calls rho, is 2H / rho with the
+Slater margin rho and only sets the rate; r~ and g~ are clipped to [0,1]; a pair never visited has the whole simplex
+of real next states, whatever the multiplier of the logarithm; the width of rewards and costs is recalled, not checked.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from optax.projections import projection_non_negative
+
+from cpdpo_jax.kernels._loops import fold
+from cpdpo_jax.kernels.maximiser import maximising_transition
+from cpdpo_jax.learners import base, optimistic
+from cpdpo_jax.learners.base import Info, Learner, Problem
+from cpdpo_jax.learners.estimates import Estimates, empty, observe
+from cpdpo_jax.types import Array, Trajectory
+
+
+class Hyperparameters(NamedTuple):
+    """All [B], traced: sweeping them does not recompile."""
+
+    dual_rate: Array  # 1 / t_lambda
+    transition_confidence: Array  # multiplies the logarithm in beta_p
+    payoff_confidence: Array  # multiplies the logarithm in beta_r
+
+
+class State(NamedTuple):
+    """Before episode t: all that is known of it, and what its dual step will need."""
+
+    estimates: Estimates
+    policy: jax.Array  # [L,S,A,B] pi_t
+    multipliers: jax.Array  # [M,B] lambda_t
+    cost_values: jax.Array  # [M,B] V(g~) of pi_t in the model P_t
+
+
+def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
+    """The paper's constants ("theory"), or those times the multipliers that a sweep chose ("tuned")."""
+    one = np.ones_like(problem.episodes)
+    theory = Hyperparameters(dual_rate=optimistic.dual_rate(problem), transition_confidence=one, payoff_confidence=one)
+    if preset == "theory":
+        return theory
+    return theory._replace(transition_confidence=0.01 * one, payoff_confidence=0.01 * one)
+
+
+def confidence_set(estimates: Estimates, next_state_mask: jax.Array, log: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """|P - P_hat| <= beta_p within [0, 1]; the whole simplex of real next states where nothing was seen.
+
+    next_state_mask [L-1,S,B] (states of layers 1..L-1) -> (lower, upper) [L-1,S,A,S,B], 0 at padded next states.
+    """
+    visits = estimates.visits[:-1]
+    seen, real = (visits > 0)[:, :, :, None], next_state_mask[:, None, None]
+    n = jnp.maximum(visits, 1).astype(log.dtype)
+    transition = estimates.transitions / n[:, :, :, None]
+    width = optimistic.transition_width(transition, n, log)
+    lower = jnp.where(seen & real, jnp.maximum(transition - width, 0), 0)
+    upper = jnp.where(real, jnp.where(seen, jnp.minimum(transition + width, 1), 1), 0)
+    return lower, upper
+
+
+def plan(
+    lower: jax.Array, upper: jax.Array, reward: jax.Array, cost: jax.Array, multipliers: jax.Array, mask: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The best policy for r - sum_i lambda_i g_i under the best transitions of the set (extended value iteration).
+
+    lower and upper [L-1,S,A,S,B], reward and mask [L,S,A,B], cost [M,L,S,A,B], multipliers [M,B]
+    -> (policy [L,S,A,B], its Lagrangian value [B] and costs [M,B], all at x_0 under those transitions).
+    """
+    n_layers, n_states, n_actions = mask.shape[:3]
+    payoff = optimistic.lagrangian(jnp.concatenate([reward[None], cost]), multipliers)
+    policy = jnp.zeros(mask.shape, payoff.dtype)
+    # Lagrangian value, then costs, of every state; layer L is x_L, worth nothing
+    values = jnp.zeros((n_layers + 1, 1 + cost.shape[0], n_states, mask.shape[3]), payoff.dtype)
+    for k in reversed(range(n_layers)):
+        of_pairs = jnp.concatenate([payoff[None, k], cost[:, k]])  # [1+M,S,A,B]
+        if k < n_layers - 1:
+            ahead = values[k + 1]
+            best = maximising_transition(lower[k], upper[k], ahead[0])
+            of_pairs = of_pairs + fold(n_states, lambda y, p=best, v=ahead: p[None, :, :, y] * v[:, y, None, None])
+        policy = policy.at[k].set(_greedy(of_pairs[0], mask[k]).astype(payoff.dtype))
+        values = values.at[k].set(fold(n_actions, lambda a, k=k, pi=policy, v=of_pairs: pi[k, :, a] * v[:, :, a]))
+    return policy, values[0, 0, 0], values[0, 1:, 0]
+
+
+def _greedy(values: jax.Array, mask: jax.Array) -> jax.Array:
+    """The first best allowed action of every state, one-hot: [S,A,B], [S,A,B] -> [S,A,B] bool."""
+    allowed = jnp.where(mask, values, -jnp.inf)
+    largest = fold(values.shape[1], lambda a: allowed[:, a], jnp.maximum)
+    chosen, taken = [], jnp.zeros_like(mask[:, 0])
+    for a in range(values.shape[1]):
+        chosen.append(mask[:, a] & (allowed[:, a] == largest) & ~taken)
+        taken = taken | chosen[-1]
+    return jnp.stack(chosen, axis=1)
+
+
+def init(problem: Problem, hyper: Hyperparameters) -> State:
+    """pi_1 uniform, lambda_1 = 0; with nothing seen g~ = 0 and so is its value."""
+    return State(
+        estimates=empty(problem),
+        policy=base.uniform_policy(problem.action_mask, problem.threshold.dtype),
+        multipliers=jnp.zeros_like(problem.threshold),
+        cost_values=jnp.zeros_like(problem.threshold),
+    )
+
+
+def update(
+    problem: Problem, hyper: Hyperparameters, state: State, policy: jax.Array, trajectory: Trajectory
+) -> tuple[State, Info]:
+    """lambda_{t+1}, then episode t is counted, then pi_{t+1} is planned."""
+    descent = hyper.dual_rate * (state.cost_values - problem.threshold)
+    multipliers = projection_non_negative(state.multipliers + descent)
+
+    estimates = observe(state.estimates, trajectory)
+    log = optimistic.log_term(problem)
+    visits = jnp.maximum(estimates.visits, 1).astype(policy.dtype)
+    mean, width = estimates.payoff_sum / visits, optimistic.payoff_width(visits, hyper.payoff_confidence * log)
+    real = problem.action_mask.any(axis=2)
+    lower, upper = confidence_set(estimates, real[1:], hyper.transition_confidence * log)
+    policy, _, cost_values = plan(
+        lower,
+        upper,
+        jnp.clip(mean[0] + width, 0, 1),
+        jnp.clip(mean[1:] - width, 0, 1),
+        multipliers,
+        problem.action_mask,
+    )
+    return State(estimates, policy, multipliers, cost_values), optimistic.info(state.multipliers)
+
+
+LEARNER = base.register(
+    Learner(
+        name="optdual",
+        hyperparameters=hyperparameters,
+        init=init,
+        policy=lambda problem, hyper, state: state.policy,
+        update=update,
+        needs_slater=True,
+    )
+)

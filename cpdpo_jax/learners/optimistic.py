@@ -1,0 +1,165 @@
+"""What the optimistic baselines share: their confidence widths and the truncated evaluation of a policy.
+
+Efroni, Mannor, Pirotta (2020), with H = L and n the visits BEFORE the episode:
+    Lg = ln(6 |X| |A| H T / delta)
+    beta_p(y|x,a) = 2 sqrt(p (1-p) Lg / max(1,n)) + (14/3) Lg / max(1,n),   beta_r(x,a) = sqrt(Lg / max(1,n))
+    b = beta_r + H sum_y beta_p(y|x,a)
+Multipliers of Lg are hyperparameters. The sum is over the real states y of the next layer; in the last layer there is
+none: the step to x_L is known. |X| and |A| are the real ones. beta_r is recalled, not checked against the paper.
+
+Nothing that these learners do in episode t depends on what is seen in it: pi_t is evaluated with the counts before t.
+So `update` first takes the step prepared before, then counts the episode, then prepares the next step: the counts are
+written before they are read, and XLA does not copy them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cpdpo_jax.kernels._loops import batch_shape, fold
+from cpdpo_jax.learners.base import Info, Problem
+from cpdpo_jax.learners.estimates import Estimates, empty, observe, visited_pairs
+from cpdpo_jax.types import Trajectory
+
+
+class Statistics(NamedTuple):
+    """Counts and means, and the one sum over next states that would be dear to make anew in every episode."""
+
+    estimates: Estimates
+    deviation: jax.Array  # [L-1,S,A,B] sum_y sqrt(p (1-p)); changes at the visited pairs only
+
+
+def log_term(problem: Problem) -> Any:
+    """Lg = ln(6 |X| |A| H T / delta), [B]."""
+    n_layers = problem.action_mask.shape[0]
+    inside = 6 * n_layers * problem.n_states * problem.n_actions * problem.episodes / problem.delta
+    return jnp.log(inside) if isinstance(inside, jax.Array) else np.log(inside)
+
+
+def dual_cap(problem: Problem) -> Any:
+    """2H / rho, [B]: the cap on the dual, which Efroni et al. call rho."""
+    return 2 * problem.action_mask.shape[0] / problem.slater_margin
+
+
+def dual_rate(problem: Problem) -> Any:
+    """1 / t_lambda = cap / (H sqrt(m T)), [B]."""
+    n_layers, n_constraints = problem.action_mask.shape[0], problem.threshold.shape[0]
+    return dual_cap(problem) / (n_layers * np.sqrt(n_constraints * problem.episodes))
+
+
+def nothing_seen(problem: Problem) -> Statistics:
+    """Before the first episode."""
+    estimates = empty(problem)
+    return Statistics(
+        estimates, jnp.zeros(estimates.transitions.shape[:3] + estimates.visits.shape[3:], problem.threshold.dtype)
+    )
+
+
+def count(statistics: Statistics, trajectory: Trajectory) -> Statistics:
+    """Count one episode."""
+    estimates = observe(statistics.estimates, trajectory)
+    n_layers, n_states, n_actions, lanes = estimates.visits.shape
+    pairs = (trajectory.state * n_actions + trajectory.action)[:-1, None, None]
+    flat = estimates.transitions.reshape(n_layers - 1, n_states * n_actions, n_states, lanes)
+    rows = jnp.take_along_axis(flat, pairs, axis=1)[:, 0]  # [L-1,S,B], of the visited pairs
+    deviation = _deviation(rows, statistics.deviation.dtype, axis=1)[:, None, None]
+    visited = visited_pairs(trajectory, n_states, n_actions)[:-1]
+    return Statistics(estimates, jnp.where(visited, deviation, statistics.deviation))
+
+
+def from_estimates(estimates: Estimates) -> Statistics:
+    """The same from counts made elsewhere."""
+    return Statistics(estimates, _deviation(estimates.transitions, estimates.payoff_sum.dtype, axis=3))
+
+
+def _deviation(counts: jax.Array, dtype: Any, axis: int) -> jax.Array:
+    """sum_y sqrt(p (1-p)) = sum_y sqrt(M (n-M)) / n over the next states, which are on `axis`."""
+    at = (slice(None),) * axis
+    n = fold(counts.shape[axis], lambda y: counts[*at, y])
+    total = fold(counts.shape[axis], lambda y: jnp.sqrt(counts[*at, y].astype(dtype) * (n - counts[*at, y])))
+    return total / jnp.maximum(n, 1)
+
+
+def payoff_width(visits: jax.Array, log: jax.Array) -> jax.Array:
+    """beta_r = sqrt(Lg / n), n >= 1; the shape of `visits`."""
+    return jnp.sqrt(log / visits)
+
+
+def transition_width(transition: jax.Array, visits: jax.Array, log: jax.Array) -> jax.Array:
+    """beta_p = 2 sqrt(p (1-p) Lg / n) + (14/3) Lg / n, n >= 1: [L-1,S,A,S,B], [L-1,S,A,B] -> [L-1,S,A,S,B]."""
+    per_visit = (log / visits)[:, :, :, None]
+    return 2 * jnp.sqrt(jnp.maximum(transition * (1 - transition), 0) * per_visit) + 14 / 3 * per_visit
+
+
+def transition_bonus(deviation: jax.Array, visits: jax.Array, action_mask: jax.Array, log: jax.Array) -> jax.Array:
+    """H sum_y beta_p(y|x,a) over the real next states, with what does not depend on y taken out of the sum.
+
+    deviation [L-1,S,A,B], visits (n >= 1) and action_mask [L,S,A,B] -> [L,S,A,B], 0 in the last layer.
+    """
+    next_states = action_mask.any(axis=2)[1:].sum(axis=1)[:, None, None]  # how many are real
+    per_visit = log / visits[:-1]
+    total = 2 * jnp.sqrt(per_visit) * deviation + 14 / 3 * per_visit * next_states
+    return jnp.concatenate([visits.shape[0] * total, jnp.zeros_like(visits[-1:])])
+
+
+def truncated_evaluation(
+    counts: jax.Array, visits: jax.Array, policy: jax.Array, payoff: jax.Array, ceiling: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Q_h(x,a) = clip(v(x,a) + sum_y P_hat(y|x,a) V_{h+1}(y), 0, ceiling_h), V_h(x) = sum_a pi(a|x) Q_h(x,a).
+
+    P_hat = counts [L-1,S,A,S,*B] / visits [L,S,A,*B] (n >= 1); policy [L,S,A,*B], K payoffs [K,L,S,A,*B] with their
+    bonuses, ceiling [K,L,*B] -> (Q [K,L,S,A,*B], V(x_0) [K,*B]). Each payoff is evaluated and truncated apart.
+    """
+    n_layers, n_states, n_actions = policy.shape[:3]
+    batch = batch_shape(policy.ndim - 3, (counts, 4), (visits, 3), (policy, 3), (payoff, 4))
+    per_visit = 1 / visits
+    action_values = jnp.zeros((*payoff.shape[:4], *batch), payoff.dtype)
+    values = jnp.zeros((n_layers, payoff.shape[0], n_states, *batch), payoff.dtype)
+    for k in reversed(range(n_layers)):
+        q = payoff[:, k]  # [K,S,A,*B]
+        if k < n_layers - 1:
+
+            def term(y: int, k=k, ahead=values[k + 1]) -> jax.Array:
+                return counts[k, None, :, :, y].astype(payoff.dtype) * ahead[:, y, None, None]
+
+            q = q + per_visit[k] * fold(n_states, term)
+        action_values = action_values.at[:, k].set(jnp.clip(q, 0, ceiling[:, k, None, None]))
+        values = values.at[k].set(
+            fold(n_actions, lambda a, k=k, q=action_values: policy[k, None, :, a] * q[:, k, :, a])
+        )
+    return action_values, values[0, :, 0]
+
+
+def optimistic_payoffs(problem: Problem, hyper: Any, statistics: Statistics) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """r_hat + b and g_hat_i - b, with max(1,n) and the transitions' part of b.
+
+    -> (payoffs [1+M,L,S,A,B], visits [L,S,A,B], H sum_y beta_p [L,S,A,B])
+    """
+    log = log_term(problem)
+    payoff_sum = statistics.estimates.payoff_sum
+    visits = jnp.maximum(statistics.estimates.visits, 1).astype(payoff_sum.dtype)
+    of_transitions = transition_bonus(
+        statistics.deviation, visits, problem.action_mask, hyper.transition_confidence * log
+    )
+    bonus = payoff_width(visits, hyper.payoff_confidence * log) + of_transitions
+    mean = payoff_sum / visits
+    return jnp.concatenate([mean[:1] + bonus, mean[1:] - bonus]), visits, of_transitions
+
+
+def steps_to_go(n_payoffs: int, n_layers: int, dtype: Any) -> jax.Array:
+    """H - h, the ceiling of every payoff in [0,1]: [K,L,1]. (Costs respect it by themselves.)"""
+    return jnp.broadcast_to(jnp.arange(n_layers, 0, -1, dtype=dtype)[None, :, None], (n_payoffs, n_layers, 1))
+
+
+def lagrangian(action_values: jax.Array, multipliers: jax.Array) -> jax.Array:
+    """Q = Q^r - sum_i lambda_i Q^{g_i}: [1+M,...,B], [M,B] -> [...,B]."""
+    return action_values[0] - fold(len(multipliers), lambda i: multipliers[i] * action_values[1 + i])
+
+
+def info(multipliers: jax.Array) -> Info:
+    """The multipliers lambda_t of the episode played, before its own dual step; no epochs."""
+    return Info(multipliers, jnp.zeros(multipliers.shape[1:], jnp.int32))

@@ -1,0 +1,177 @@
+"""What every learner of the registry must do, whatever it is: shapes, types, lanes, a policy, no model, finite."""
+
+from __future__ import annotations
+
+import inspect
+from functools import cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from cpdpo_jax import engine
+from cpdpo_jax.learners import base
+from cpdpo_jax.learners.base import Info, Learner, Problem
+from cpdpo_jax.rollout import Model
+from cpdpo_jax.types import CMDP, Trajectory
+from tests.support import lanes_for, random_cmdp
+
+L, S, A, M = 3, 3, 2, 2
+LANES = 4
+EPISODES = 2000
+FAST_COMPILE = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+NAMES = base.names()
+
+every_learner = pytest.mark.parametrize("name", NAMES)
+every_preset = pytest.mark.parametrize("preset", base.PRESETS)
+
+
+@cache
+def _cmdp() -> CMDP:
+    return random_cmdp(L, S, A, M, seed=6, masked=True)
+
+
+def _lanes(learner: Learner, preset: str, n_lanes: int, dtype: Any = np.float32) -> engine.Lanes:
+    return lanes_for(learner, _cmdp(), episodes=EPISODES, preset=preset, rho=0.4, dtype=dtype, n_lanes=n_lanes)
+
+
+def _draws(episodes: int, n_lanes: int, dtype: Any = np.float32) -> np.ndarray:
+    return np.random.default_rng(21).random((episodes, L, 3 + M, LANES))[..., :n_lanes].astype(dtype)
+
+
+@cache
+def _replayer(name: str) -> Any:
+    return jax.jit(partial(engine.replay, base.get(name), "bernoulli"), compiler_options=FAST_COMPILE)
+
+
+def _assert_distribution(policy: np.ndarray) -> None:
+    """[...,L,S,A,B]: on the allowed actions of real states, 0 elsewhere."""
+    mask = np.asarray(_cmdp().action_mask)[..., None]
+    assert np.isfinite(policy).all()
+    assert (policy >= 0).all()
+    assert (np.where(mask, 0, policy) == 0).all()
+    total = policy.sum(axis=-2)
+    np.testing.assert_allclose(total, np.broadcast_to(mask.any(axis=2), total.shape), atol=1e-5)
+
+
+@every_learner
+def test_is_registered_under_its_name(name: str) -> None:
+    learner = base.get(name)
+    assert learner.name == name
+    assert base.get(learner) is learner
+    with pytest.raises(ValueError, match=name):
+        base.register(Learner(name, learner.hyperparameters, learner.init, learner.policy, learner.update))
+
+
+@every_learner
+def test_is_handed_no_model(name: str) -> None:
+    """The arguments are the problem (sizes, masks, thresholds), the settings, its own state and what it saw."""
+    learner = base.get(name)
+    assert list(inspect.signature(learner.update).parameters) == ["problem", "hyper", "state", "policy", "trajectory"]
+    assert list(inspect.signature(learner.policy).parameters) == ["problem", "hyper", "state"]
+    assert list(inspect.signature(learner.init).parameters) == ["problem", "hyper"]
+    seen = {*Problem._fields, *Trajectory._fields}
+    assert not seen & {"transition", "arrival", "payoff", "optimum"}
+    assert not seen & set(Model._fields)
+
+
+@every_learner
+@every_preset
+def test_hyperparameters_are_one_finite_number_per_lane(name: str, preset: str) -> None:
+    learner = base.get(name)
+    problem = jax.tree.map(np.asarray, _lanes(learner, preset, LANES).problem)
+    hyper = learner.hyperparameters(problem, preset)
+    assert hasattr(hyper, "_fields")
+    for field, value in hyper._asdict().items():
+        assert np.shape(value) == (LANES,), field
+        assert np.isfinite(value).all(), field
+        assert (np.asarray(value) >= 0).all(), field
+
+
+@every_learner
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_shapes_and_types(name: str, dtype: str) -> None:
+    """Traced only: `update` returns a state of the same structure, shapes and types, so that it can be scanned."""
+    learner = base.get(name)
+    with jax.enable_x64(dtype == "float64"):
+        lanes = _lanes(learner, "tuned", LANES, dtype)
+        before = jax.eval_shape(learner.init, lanes.problem, lanes.hyper)
+        policy = jax.eval_shape(learner.policy, lanes.problem, lanes.hyper, before)
+        assert (policy.shape, policy.dtype) == ((L, S, A, LANES), dtype)
+        whole = jax.ShapeDtypeStruct((L, LANES), jnp.int32)
+        trajectory = Trajectory(
+            state=whole,
+            action=whole,
+            reward=jax.ShapeDtypeStruct((L, LANES), dtype),
+            cost=jax.ShapeDtypeStruct((M, L, LANES), dtype),
+        )
+        after, info = jax.eval_shape(learner.update, lanes.problem, lanes.hyper, before, policy, trajectory)
+    assert jax.tree.structure(after) == jax.tree.structure(before)
+    for new, old in zip(jax.tree.leaves(after), jax.tree.leaves(before), strict=True):
+        assert (new.shape, new.dtype) == (old.shape, old.dtype)
+        assert old.shape[-1] == LANES  # lanes trail everywhere
+    assert isinstance(info, Info)
+    assert (info.multipliers.shape, info.multipliers.dtype) == ((M, LANES), dtype)
+    assert (info.epochs.shape, info.epochs.dtype) == ((LANES,), np.int32)
+
+
+@every_learner
+def test_one_step_alone_equals_the_scan(name: str) -> None:
+    """`update` compiled by itself, on the trajectories that the scanned episodes saw."""
+    learner, lanes, draws = base.get(name), _lanes(base.get(name), "tuned", LANES), _draws(EPISODES, LANES)
+    _, scanned, _ = _replayer(name)(lanes, draws)
+    update = jax.jit(learner.update, compiler_options=FAST_COMPILE)
+    state = learner.init(lanes.problem, lanes.hyper)
+    for t in range(5):
+        policy = learner.policy(lanes.problem, lanes.hyper, state)
+        np.testing.assert_allclose(policy, scanned.policy[t], atol=1e-5)
+        seen = jax.tree.map(lambda a, t=t: a[t], scanned.trajectory)
+        state, info = update(lanes.problem, lanes.hyper, state, policy, seen)
+        np.testing.assert_allclose(info.multipliers, scanned.info.multipliers[t], rtol=1e-5, atol=1e-5)
+
+
+@every_learner
+def test_lanes_do_not_know_of_each_other(x64: None, name: str) -> None:
+    """A batch of lanes with different settings = the lanes one by one, in float64."""
+    learner, n = base.get(name), 100
+    lanes, draws = _lanes(learner, "tuned", LANES, np.float64), _draws(n, LANES, np.float64)
+    factor = jnp.linspace(0.5, 1.5, LANES)
+    lanes = lanes._replace(hyper=jax.tree.map(lambda a: a * factor, lanes.hyper))
+    _, together, _ = _replayer(name)(lanes, draws)
+    for b in range(LANES):
+        one = lanes._replace(
+            problem=jax.tree.map(lambda a, b=b: a[..., b : b + 1], lanes.problem),
+            hyper=jax.tree.map(lambda a, b=b: a[..., b : b + 1], lanes.hyper),
+            keys=lanes.keys[:, b : b + 1],
+            optimum=lanes.optimum[b : b + 1],
+        )
+        _, alone, _ = _replayer(name)(one, draws[..., b : b + 1])
+        np.testing.assert_array_equal(alone.trajectory.state[..., 0], together.trajectory.state[..., b])
+        np.testing.assert_array_equal(alone.trajectory.action[..., 0], together.trajectory.action[..., b])
+        np.testing.assert_allclose(alone.policy[..., 0], together.policy[..., b], atol=1e-9)
+        np.testing.assert_allclose(alone.info.multipliers[..., 0], together.info.multipliers[..., b], atol=1e-9)
+
+
+@every_learner
+@every_preset
+def test_plays_distributions_and_stays_finite(name: str, preset: str) -> None:
+    """2,000 episodes on a masked CMDP in float32; only allowed actions are ever played."""
+    lanes, draws = _lanes(base.get(name), preset, LANES), _draws(EPISODES, LANES)
+    state, episodes, _ = _replayer(name)(lanes, draws)
+    _assert_distribution(np.asarray(episodes.policy))
+    for leaf in jax.tree.leaves((state, episodes)):
+        assert np.isfinite(leaf).all()
+    assert (np.asarray(episodes.info.multipliers) >= 0).all()
+    x, a = np.asarray(episodes.trajectory.state), np.asarray(episodes.trajectory.action)
+    assert np.asarray(_cmdp().action_mask)[np.arange(L)[None, :, None], x, a].all()
+
+
+@every_learner
+def test_first_policy_is_uniform(name: str) -> None:
+    """All start alike: nothing is known, nothing is preferred."""
+    learner = base.get(name)
+    lanes = _lanes(learner, "tuned", LANES)
+    first = learner.policy(lanes.problem, lanes.hyper, learner.init(lanes.problem, lanes.hyper))
+    np.testing.assert_allclose(first, base.uniform_policy(lanes.problem.action_mask, np.float32), atol=1e-6)

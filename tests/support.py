@@ -1,0 +1,67 @@
+"""CMDPs and runs that several test files share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import cpdpo_jax as cp
+from cpdpo_jax import engine
+from cpdpo_jax.learners import base
+from cpdpo_jax.learners.base import Learner
+from cpdpo_jax.rollout import make_model
+
+
+def random_cmdp(
+    layers: int, states: int, actions: int, constraints: int, seed: int, *, masked: bool = False, **keywords: Any
+) -> cp.CMDP:
+    """Dirichlet(1) transitions, uniform payoffs, thresholds midway between the least cost and the uniform policy's."""
+    rng = np.random.default_rng(seed)
+    mask = np.ones((layers, states, actions), bool)
+    mask[0, 1:] = False
+    if masked:  # a padded state, an action missing at the end and one at the front
+        mask[1, states - 1] = False
+        mask[2, 0, actions - 1] = False
+        mask[2, 1, 0] = False
+    transition = rng.dirichlet(np.ones(states), size=(layers - 1, states, actions)) * mask[1:].any(2)[:, None, None]
+    transition /= transition.sum(axis=-1, keepdims=True)
+    reward, cost = rng.random((layers, states, actions)), rng.random((constraints, layers, states, actions))
+    loose = cp.make_cmdp(transition, reward, cost, np.full(constraints, float(layers)), action_mask=mask)
+    uniform = mask / np.maximum(mask.sum(axis=2, keepdims=True), 1)
+    slater = cp.solve(loose).slater_policy
+    from cpdpo_jax.oracle import evaluate
+
+    ends = [evaluate(loose.transition, policy, loose.cost) for policy in (uniform, slater)]
+    return cp.make_cmdp(transition, reward, cost, np.mean(ends, axis=0), action_mask=mask, **keywords)
+
+
+def lanes_for(
+    learner: Learner,
+    cmdp: cp.CMDP,
+    *,
+    episodes: int,
+    preset: str,
+    rho: float,
+    dtype: Any,
+    n_lanes: int = 1,
+    **changed: float,
+) -> engine.Lanes:
+    """The device arrays of `n_lanes` lanes of one instance, and OPT = 0 (gaps are then -V)."""
+    problem = base.make_problem(cp.stack([cmdp]), episodes=episodes, delta=0.05, slater_margin=np.array([rho]))
+    hyper = learner.hyperparameters(problem, preset)
+    hyper = hyper._replace(**{name: np.array([value]) for name, value in changed.items()})
+
+    def put(array: Any) -> jax.Array:
+        array = np.repeat(np.asarray(array), n_lanes, axis=-1)
+        return jnp.asarray(array if array.dtype == bool else array.astype(dtype))
+
+    return engine.Lanes(
+        model=make_model(cmdp, None, dtype),
+        problem=jax.tree.map(put, problem),
+        hyper=jax.tree.map(put, hyper),
+        keys=jnp.zeros((2, n_lanes), jnp.uint32),
+        optimum=jnp.zeros(n_lanes, dtype),
+    )

@@ -1,0 +1,65 @@
+"""The monitor: it counts no failure where the analysis holds, and it can fail."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import cpdpo_jax as cp
+from tests.support import random_cmdp
+
+
+@pytest.fixture(scope="module")
+def cmdp():
+    return random_cmdp(3, 3, 2, 2, seed=11)
+
+
+def watch(cmdp, **keywords):
+    settings = {"episodes": 2000, "seeds": 64, "monitor": True, "progress": False} | keywords
+    return cp.simulate("cpdpo", cmdp, **settings)
+
+
+@pytest.mark.slow
+def test_the_events_hold_with_the_constants_of_the_theory(cmdp):
+    """The lemmas promise at most delta = 0.05 of the SEEDS (0.2 for transitions) with any failure; the bounds are so
+    wide that none is seen. The two inequalities follow from the events.
+    """
+    result = watch(cmdp, hparams="theory")
+    failing = (result.data.failures.isel(episode=-1) > 0).mean("seed").squeeze()
+    assert float(failing.sel(event="reward")) <= 0.05
+    assert float(failing.sel(event="cost")) <= 0.05
+    assert float(failing.sel(event="transition")) <= 0.2
+    for event in ("occupancy", "lagrangian", "lagrangian_cor"):
+        assert float(failing.sel(event=event)) <= 0.2
+    last = result.data.isel(episode=-1)
+    assert (last.width_sum <= last.width_bound).all()
+    assert (last.width_sum > 0).all()
+    assert "Theorem 1" in result.monitor_table()
+
+
+@pytest.mark.slow
+def test_broken_bounds_are_seen_to_fail(cmdp):
+    """Widths with a logarithm a thousand times too small."""
+    broken = {"reward_confidence": "x0.001", "cost_confidence": "x0.001", "transition_confidence": "x0.001"}
+    data = watch(cmdp, hparams={"preset": "theory", **broken}).data
+    failing = (data.failures.isel(episode=-1) > 0).mean("seed").squeeze()
+    for event in ("reward", "cost", "transition"):
+        assert float(failing.sel(event=event)) > 0.9, event
+        assert float(data.slack.sel(event=event).min()) < 0
+    monotone = data.failures.diff("episode")
+    assert (monotone >= 0).all()
+
+
+def test_the_slack_is_what_plain_numpy_says(cmdp):
+    """One episode: visited pairs only have moved, everything can be worked out by hand."""
+    result = watch(cmdp, episodes=1, seeds=1, hparams={"preset": "theory", "reward_confidence": 1e-6})
+    slack = result.data.slack.isel(episode=-1).squeeze()
+    log = 1e-6 * np.log(1 * float(cmdp.real_states) * float(cmdp.real_actions) / 0.05)
+    width = min(1, (4 * log) ** 0.5)
+    mask = np.asarray(cmdp.action_mask)
+    # unvisited: |0 - r| against the same width (max(1, N) = 1); visited: |sample - r|
+    unvisited = width - np.asarray(cmdp.reward)[mask].max()
+    visited = width - (1 - np.asarray(cmdp.reward)[mask]).max()
+    assert float(slack.sel(event="reward")) <= unvisited + 1e-6
+    assert float(slack.sel(event="reward")) >= min(unvisited, visited) - 1e-6
+    assert float(slack.sel(event="transition")) == pytest.approx(0, abs=1)

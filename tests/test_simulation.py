@@ -1,0 +1,207 @@
+"""`simulate` as its user sees it: what is computed, that it does not depend on how, and that mistakes are named."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import cpdpo_jax as cp
+from cpdpo_jax.learners import Info, Learner, NoHyperparameters
+from tests.support import random_cmdp
+
+CURVES = ("strong_regret", "weak_regret", "strong_violation", "weak_violation", "epochs", "multiplier_mean")
+
+
+@pytest.fixture(scope="module")
+def cmdp():
+    return random_cmdp(3, 3, 2, 2, seed=5)
+
+
+def run(*arguments, **keywords):
+    return cp.simulate(*arguments, **({"progress": False, "episodes": 300} | keywords))
+
+
+def assert_same(one, other):
+    for name in (*CURVES, "final_policy"):
+        np.testing.assert_array_equal(one.data[name].values, other.data[name].values, err_msg=name)
+
+
+def test_a_seed_does_not_depend_on_its_batch_or_block(cmdp):
+    """Bitwise, in float32."""
+    alone = run("cpdpo", cmdp, seeds=[3])
+    for keywords in ({"seeds": 7}, {"seeds": 256}, {"seeds": 70, "block": 32}, {"seeds": 70, "block": 96}):
+        many = run("cpdpo", cmdp, **keywords)
+        assert_same(alone, cp.Result(many.data.sel(seed=[3])))
+
+
+def test_a_seed_does_not_depend_on_the_instances_and_settings_beside_it(cmdp):
+    alone = run("cpdpo", cmdp, seeds=[1])
+    other = random_cmdp(3, 3, 2, 2, seed=6)
+    many = run("cpdpo", [cmdp, other], seeds=3, hparams=["tuned", "theory"])
+    assert_same(alone, cp.Result(many.data.sel(seed=[1], setting=["tuned"], instance=[0])))
+
+
+def test_two_devices_give_the_same(cmdp, tmp_path):
+    script = (
+        "import sys; sys.path.insert(0, '.')\n"
+        "import numpy as np, cpdpo_jax as cp\n"
+        "from tests.support import random_cmdp\n"
+        "import jax; assert len(jax.devices()) == 2\n"
+        "r = cp.simulate('cpdpo', random_cmdp(3, 3, 2, 2, seed=5), episodes=300, seeds=70, block=32, progress=False)\n"
+        f"r.save(r'{tmp_path}/two.nc')\n"
+    )
+    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
+    subprocess.run([sys.executable, "-c", script], check=True, env={**os.environ, "XLA_FLAGS": flags})
+    assert_same(run("cpdpo", cmdp, seeds=70, block=32), cp.Result.load(tmp_path / "two.nc"))
+
+
+def test_metrics_of_fixed_policies(cmdp):
+    """The uniform policy's sums are T times its gaps; strong is at least weak, always."""
+    result = run("uniform", cmdp, seeds=2, checkpoints=[10, 300])
+    uniform = np.asarray(cmdp.action_mask) / np.maximum(np.asarray(cmdp.action_mask).sum(2, keepdims=True), 1)
+    value, *costs = cp.oracle.evaluate(cmdp.transition, uniform, np.concatenate([cmdp.reward[None], cmdp.cost]))
+    gaps = np.array([cp.solve(cmdp).value - value, *(np.array(costs) - cmdp.threshold)])
+    for at, t in enumerate((10, 300)):
+        data = result.data.isel(learner=0, instance=0, setting=0, episode=at)
+        weak = np.column_stack([data.weak_regret, data.weak_violation])
+        strong = np.column_stack([data.strong_regret, data.strong_violation])
+        np.testing.assert_allclose(weak, np.tile(t * gaps, (2, 1)), rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(strong, np.tile(t * np.maximum(gaps, 0), (2, 1)), rtol=1e-5, atol=1e-5)
+
+
+def test_strong_is_at_least_weak(cmdp):
+    data = run("cpdpo", cmdp, seeds=4, hparams={"learning_rate": ["x1", "x100"]}).data
+    assert (data.strong_regret >= data.weak_regret - 1e-9).all()
+    assert (data.strong_violation >= data.weak_violation - 1e-9).all()
+    assert (data.strong_violation.diff("episode") >= 0).all()
+
+
+def test_the_optimal_policy_has_no_regret_and_no_violation(cmdp):
+    """To 1e-6 x L per episode, the float32 noise floor."""
+    best = jnp.asarray(cp.solve(cmdp).policy, jnp.float32)[..., None]
+    optimal = Learner(
+        name="the optimum",
+        hyperparameters=lambda problem, preset: NoHyperparameters(),
+        init=lambda problem, hyper: problem.threshold[0] * 0,
+        policy=lambda problem, hyper, state: jnp.broadcast_to(best, problem.action_mask.shape),
+        update=lambda problem, hyper, state, policy, trajectory: (
+            state,
+            Info(problem.threshold * 0, problem.threshold[0].astype(jnp.int32)),
+        ),
+    )
+    data = run(optimal, cmdp, seeds=2, episodes=2000).data.isel(episode=-1)
+    floor = 1e-6 * cmdp.n_layers * 2000
+    assert float(data.strong_regret.max()) <= floor
+    assert float(data.strong_violation.max()) <= floor
+
+
+def test_grids_label_their_settings_and_do_what_they_say(cmdp):
+    result = run("cpdpo", cmdp, seeds=2, hparams={"learning_rate": ["x1", "x2"], "bonus_scale": [0.0, 0.5]})
+    data = result.data
+    assert data.sizes["setting"] == 4
+    rates = data.hyper_learning_rate.isel(learner=0, instance=0).values
+    assert rates[2] == pytest.approx(2 * rates[0])
+    assert sorted(set(data.hyper_bonus_scale.values.ravel())) == [0.0, 0.5]
+    alone = run("cpdpo", cmdp, seeds=2, hparams={"learning_rate": float(rates[2]), "bonus_scale": 0.5})
+    np.testing.assert_array_equal(data.strong_regret.values[:, :, 3:], alone.data.strong_regret.values)
+
+
+def test_rho_and_horizon_options(cmdp):
+    solved = run("cpdpo", cmdp, seeds=2)
+    true = float(cp.solve(cmdp).slater_margin)
+    assert float(solved.data.believed_slater_margin.max()) == pytest.approx(true)
+    assert_same(solved, run("cpdpo", cmdp, seeds=2, rho=true))
+    doubled = run("cpdpo", cmdp, seeds=2, rho=2 * true)
+    assert not np.array_equal(doubled.data.strong_regret, solved.data.strong_regret)
+    estimated = run("cpdpo", cmdp, seeds=3, episodes=3000, rho="estimate:2000")
+    believed = estimated.data.believed_slater_margin.values.ravel()
+    assert len(set(believed)) == 3  # each seed its own
+    assert np.abs(believed - true).max() < 0.2  # 2,000 uniform episodes: every pair some 300 times, cost to 3 %
+    uniform = run("uniform", cmdp, seeds=3, episodes=3000, checkpoints=[2000])
+    first = estimated.data.strong_regret.sel(episode=2000, method="ffill")
+    assert float(first.episode) <= 2000
+    np.testing.assert_allclose(
+        run("cpdpo", cmdp, seeds=3, episodes=3000, rho="estimate:2000", checkpoints=[2000])
+        .data.strong_regret.sel(episode=2000).values,
+        uniform.data.strong_regret.sel(episode=2000).values,
+    )  # fmt: skip
+    restarted = run("cpdpo", cmdp, seeds=2, episodes=1024, horizon="doubling")
+    assert_same(restarted, run("cpdpo", cmdp, seeds=2, episodes=1024))  # the first phase knows its own T
+    longer = run("cpdpo", cmdp, seeds=2, episodes=1500, horizon="doubling", checkpoints=[1024])
+    np.testing.assert_array_equal(
+        longer.data.strong_regret.sel(episode=1024), restarted.data.strong_regret.isel(episode=-1)
+    )
+
+
+def test_ctrl_c_returns_what_is_done(cmdp):
+    timer = threading.Timer(3.0, os.kill, (os.getpid(), signal.SIGINT))
+    run("cpdpo", cmdp, seeds=16)  # compiled before the clock starts
+    timer.start()
+    result = run("cpdpo", cmdp, seeds=16, episodes=10**8)
+    assert result.interrupted
+    regret = result.data.strong_regret.isel(learner=0, instance=0, setting=0)
+    assert np.isfinite(regret.isel(episode=0)).all()
+    assert np.isnan(regret.isel(episode=-1)).all()
+    assert "interrupted" in result.summary()
+
+
+def test_a_value_that_is_not_finite_is_located(cmdp):
+    def update(problem, hyper, state, policy, trajectory):
+        return state + 1, Info(problem.threshold * 0, state.astype(jnp.int32))
+
+    broken = Learner(
+        name="broken after 40",
+        hyperparameters=lambda problem, preset: NoHyperparameters(),
+        init=lambda problem, hyper: problem.threshold[0] * 0,
+        policy=lambda problem, hyper, state: jnp.where(state >= 40, jnp.nan, problem.action_mask / 2),
+        update=update,
+    )
+    with pytest.raises(cp.NonFiniteError, match=r"'broken after 40'.*'cmdp'.*seed 0.*episode 41") as error:
+        run(broken, cmdp, seeds=2)
+    regret = error.value.result.data.strong_regret
+    assert np.isfinite(regret.sel(episode=slice(1, 30))).all()
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"episodes": 0}, "episodes = 0"),
+        ({"episodes": 2.5}, "episodes = 2.5"),
+        ({"seeds": -1}, "seeds = -1"),
+        ({"seeds": [1, 1]}, "twice"),
+        ({"learner": "cpdop"}, "did you mean 'cpdpo'"),
+        ({"hparams": "tunde"}, "no preset 'tunde'"),
+        ({"hparams": {"learning_rat": 1}}, "no hyperparameter 'learning_rat'"),
+        ({"hparams": {"learning_rate": -1}}, "learning_rate = -1"),
+        ({"hparams": ["tuned", "tuned"]}, "twice"),
+        ({"rho": 0}, "rho = 0"),
+        ({"rho": "guess"}, "rho = 'guess'"),
+        ({"rho": "estimate:300"}, "explores for all 300"),
+        ({"delta": 1.5}, "delta = 1.5"),
+        ({"horizon": "unknown"}, "horizon = 'unknown'"),
+        ({"checkpoints": [500]}, "checkpoints"),
+        ({"dtype": "float16"}, "dtype = 'float16'"),
+        ({"dtype": "float64"}, "jax_enable_x64"),
+        ({"cmdp": 3}, "cmdp is a int"),
+        ({"cmdp": "medya_streaming"}, "did you mean media_streaming"),
+        ({"learner": "uniform", "monitor": True}, "monitor = True watches CPD-PO"),
+    ],
+)
+def test_mistakes_are_named(cmdp, keywords, message):
+    keywords = {"learner": "cpdpo", "cmdp": cmdp, "seeds": 2} | keywords
+    with pytest.raises(ValueError, match=message):
+        run(keywords.pop("learner"), keywords.pop("cmdp"), **keywords)
+
+
+def test_an_instance_without_slater_is_refused():
+    cost = np.zeros((1, 1, 1, 1))
+    flat = cp.make_cmdp(None, np.ones((1, 1, 1)), cost, [0.0], name="no margin")
+    with pytest.raises(ValueError, match="'no margin' has Slater margin rho = 0"):
+        run("cpdpo", flat, seeds=1)
