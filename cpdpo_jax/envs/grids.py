@@ -113,16 +113,16 @@ def _mars_rover(horizon, threshold, slip, map, noise) -> Grid:
 
 
 def grid_three_constraints(
-    *, horizon: int = 15, threshold: Sequence[float] = (1.5, 0.85, 2.7), noise: str = "bernoulli"
+    *, horizon: int = 15, threshold: Sequence[float] = (1.5, 2.0, 2.0), noise: str = "bernoulli"
 ) -> CMDP:
     """Sutton and Barto's 5x5 grid with THREE constraints (Coin Betting, Jain et al. 2022), with a horizon.
 
     25 states, 4 actions, H = 15; 16 layers, the first of which draws the start, uniform. Book, Example 3.5: any action
     in A = (0, 1) pays 10 and leads to (4, 1), in B = (0, 3) pays 5 and leads to (2, 3); bumping into the border pays
-    -1 and stays. Utilities, at least 1.5, .85 and 2.7: 1 in B and .1 in A; .7 in the left and .2 in the right upper
-    corner; .5 in (4, 1) and 1.5 in (2, 3).
-    Deviation: discounted by .9 there, undiscounted here. Grid, start and budgets are those of the public code (the
-    page leaves them open). All three bind there; with H = 9..14 the first would not, with H = 15 all three do.
+    -1 and stays. Utilities, each to be at least its threshold: the expected number of steps begun in B, in the left
+    column, and in the right column.
+    Deviation: discounted in the source, undiscounted here. The source's budgets are not on our page: horizon, utilities
+    and thresholds are our own, chosen so that all three constraints bind.
     """
     return from_episodic(**_grid_three_constraints(horizon, threshold, noise).arguments)
 
@@ -139,9 +139,9 @@ def _grid_three_constraints(horizon, threshold, noise) -> Grid:
             there, pay = special.get((here[0], here[1]), (there, pay))
             transition[s, a, there[0] * n + there[1]], reward[s, a] = 1.0, pay
     utility = np.zeros((3, n, n))
-    utility[0, 0, 3], utility[0, 0, 1] = 1.0, 0.1
-    utility[1, 0, 0], utility[1, 0, 4] = 0.7, 0.2
-    utility[2, 4, 1], utility[2, 2, 3] = 0.5, 1.5
+    utility[0, 0, 3] = 1.0
+    utility[1, :, 0] = 1.0
+    utility[2, :, -1] = 1.0
     utility = np.repeat(utility.reshape(3, n * n, 1), 4, axis=2)
     limits, start = thresholds("threshold", threshold, 3), np.full(n * n, 1 / n**2)
     arguments = _arguments("grid_three_constraints", transition, reward, utility, limits, horizon, start, noise)

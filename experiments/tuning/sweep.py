@@ -3,10 +3,10 @@
     python experiments/tuning/sweep.py            # runs what is not stored yet, then prints the table
     python experiments/tuning/sweep.py --table    # the table from stored results
 
-Instances: `random`, 5 layers x 5 states x 3 actions, keys 1000 (thresholds halfway) and 1001 (tight), two of each, with 1
-and with 2 constraints. Score: geometric mean over instances of strong regret + strong violation (worst constraint) at T,
-mean over seeds. The grid is around the best of a first, coarser one (learning rate x1..x300, bonus 0.001..0.1,
-exploration 0.001..1/sqrt(T), confidence 0.001 and 0.01, dual cap x0.03..x1); README.md has what was learnt there.
+Instances: `random`, 5 layers x 5 states x 3 actions, keys 1000 (thresholds halfway) and 1001 (tight), two of each,
+with 1 and with 2 constraints. Score: geometric mean over instances of strong regret + strong violation (of the worst
+constraint) at T, mean over seeds. The grid is around the best of a first, coarser one (learning rate x1..x300, bonus
+0.001..0.1, exploration 0.001..1/sqrt(T), confidence 0.001 and 0.01, dual cap x0.03..x1); see README.md.
 """
 
 from __future__ import annotations
