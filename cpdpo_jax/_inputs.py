@@ -31,9 +31,7 @@ def batch(cmdp: str | CMDP | Sequence[CMDP]) -> CMDP:
         return cmdp if cmdp.batch_shape else stack([cmdp])
     if isinstance(cmdp, (list, tuple)) and cmdp and all(isinstance(one, CMDP) for one in cmdp):
         return stack(cmdp)
-    raise ValueError(
-        f"cmdp is a {type(cmdp).__name__}; give an environment's name, a CMDP, a batch or a list."
-    )
+    raise ValueError(f"cmdp is a {type(cmdp).__name__}; give an environment's name, a CMDP, a batch or a list.")
 
 
 def positive(name: str, value: Any) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cpdpo_jax import draws, engine, monitor, settings
+from cpdpo_jax.envs.build import stack, unstack
 from cpdpo_jax.learners.base import Learner, Problem
 from cpdpo_jax.learners.fixed import plug_in_slater_margin
 from cpdpo_jax.rollout import make_model
@@ -24,6 +25,7 @@ from cpdpo_jax.types import CMDP
 
 LANE_MULTIPLE = 32  # narrower blocks are unrolled by the compiler, and then rounded otherwise
 CALL_SECONDS = 0.5  # of one call to the device: progress and Ctrl-C come at this rhythm
+KEEP_SECONDS = 5.0  # between snapshots of a stored run
 
 
 class Lane(NamedTuple):
@@ -58,6 +60,7 @@ class Work:
     key: int
     dtype: Any
     checkpoints: np.ndarray  # episodes, increasing; the last is the end
+    first_instance: int = 0  # position of the first instance in the batch it was taken from: its luck depends on it
 
     @cached_property
     def calls(self) -> list[int]:
@@ -81,6 +84,32 @@ class Record(NamedTuple):
     slater_margin: np.ndarray  # [B] rho as the learner believed it
     first_bad: np.ndarray  # [B] first episode (from 1) with a value that is not finite; 0: none
     done: np.ndarray  # [] episodes done
+
+
+class Snapshot(NamedTuple):
+    """A block in the middle of its run, on the host: enough to go on from, bit for bit. There is no random state."""
+
+    episode: int  # episodes done
+    believed: np.ndarray  # [B] the Slater margin as the learner believes it
+    record: Record
+    run: list[np.ndarray]  # the leaves of `engine.Run`: the learner's whole state, the sums and what they lost
+
+
+def narrow(work: Work, instance: int, setting: int) -> Work:
+    """One instance and one setting of a work; the instance keeps its luck."""
+
+    def cut(array: Any) -> np.ndarray:
+        return np.asarray(array)[..., [instance]]
+
+    return replace(
+        work,
+        cmdp=stack([unstack(work.cmdp)[instance]]),
+        problem=jax.tree.map(cut, work.problem),
+        settings=[work.settings[setting]],
+        optimum=cut(work.optimum),
+        truth=None if work.truth is None else jax.tree.map(cut, work.truth),
+        first_instance=work.first_instance + instance,
+    )
 
 
 def empty_record(work: Work, n_lanes: int) -> Record:
@@ -127,7 +156,7 @@ def make_lanes(work: Work, lane: Lane, phase: Phase, slater_margin: np.ndarray) 
         model=make_model(work.cmdp, None if single else lane.instance, work.dtype),
         problem=jax.tree.map(put, problem),
         hyper=jax.tree.map(put, hyper),
-        keys=jnp.asarray(draws.lane_keys(work.key, lane.instance, lane.seed)),
+        keys=jnp.asarray(draws.lane_keys(work.key, work.first_instance + lane.instance, lane.seed)),
         optimum=put(spread(work.optimum)),
         truth=None if work.truth is None else jax.tree.map(lambda a: put(spread(a)), work.truth),
     )
@@ -141,23 +170,44 @@ def compile_block(work: Work, lane: Lane) -> None:
 
 
 def run_block(
-    work: Work, lane: Lane, progress: Callable[[int], None] = lambda n: None, stop: Callable[[], bool] = lambda: False
+    work: Work,
+    lane: Lane,
+    progress: Callable[[int], None] = lambda n: None,
+    stop: Callable[[], bool] = lambda: False,
+    *,
+    start: Snapshot | None = None,
+    keep: Callable[[Snapshot], None] | None = None,
+    every: float = KEEP_SECONDS,
 ) -> Record:
-    """All episodes of a block. `progress` is told of every n episodes done; `stop` asks whether to end early."""
+    """All episodes of a block, or those after `start`; how it is cut into calls and snapshots changes no bit of it.
+
+    `progress` is told of every n episodes done; `stop` asks whether to end early; `keep` is handed a snapshot every
+    `every` seconds, and when stopped.
+    """
     record = empty_record(work, len(lane.seed))
-    believed = np.asarray(work.problem.slater_margin)[lane.instance]
-    t, size = 0, 32
-    phase = work.phases[0]
+    t, believed = 0, np.asarray(work.problem.slater_margin)[lane.instance]
+    if start is not None:
+        t, believed, record = start.episode, start.believed, start.record
+    phase = next(one for one in work.phases if t <= one.last)
     lanes = make_lanes(work, lane, phase, believed)
     run = engine.begin(phase.learner, lanes)
+    if start is not None:
+        run = _restored(run, start.run)
+
+    def snapshot() -> Snapshot:
+        return Snapshot(t, believed, record, [np.asarray(leaf) for leaf in jax.tree.leaves(run)])
+
+    size, kept = 32, time.perf_counter()
     for end in work.calls:
-        if t == phase.last:  # the learner starts afresh, the sums go on
+        if end < t:
+            continue
+        if t == phase.last < end:  # the learner starts afresh, the sums go on
             if phase.explores:
                 believed = plug_in_slater_margin(lanes.problem, run.state)
             phase = work.phases[work.phases.index(phase) + 1]
             lanes = make_lanes(work, lane, phase, believed)
             run = engine.begin(phase.learner, lanes)._replace(sums=run.sums, carry=run.carry)
-        while t < end and not stop() and (record.first_bad == 0).all():
+        while t < end and not stop():
             n = min(size, end - t)
             started = time.perf_counter()
             run = jax.block_until_ready(engine.advance(phase.learner, work.cmdp.noise, lanes, run, t, t + n))
@@ -166,14 +216,30 @@ def run_block(
             t += n
             record.first_bad[:] = np.asarray(run.first_bad) + 1
             progress(n)
+            if keep is not None and time.perf_counter() - kept > every:
+                keep(snapshot())
+                kept = time.perf_counter()
         if t < end:
             break
         if t in work.checkpoints:
             _write(record, int(np.searchsorted(work.checkpoints, t)), t, run)
+        if (record.first_bad > 0).any():
+            break
+    if keep is not None and stop():
+        keep(snapshot())
     record.policy[...] = phase.learner.policy(lanes.problem, lanes.hyper, run.state)
     record.slater_margin[...] = believed
     record.done[...] = t
     return record
+
+
+def _restored(run: engine.Run, leaves: list[np.ndarray]) -> engine.Run:
+    """A run of the same kind with these leaves."""
+    like, kind = jax.tree.flatten(run)
+    wanted = [(leaf.shape, np.dtype(leaf.dtype)) for leaf in like]
+    if [(leaf.shape, leaf.dtype) for leaf in leaves] != wanted:
+        raise ValueError("the snapshot is of another learner, environment or version.")
+    return jax.tree.unflatten(kind, [jnp.array(leaf) for leaf in leaves])
 
 
 def _write(record: Record, at: int, t: int, run: engine.Run) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -28,33 +28,83 @@ TITLES = {
 def curves(result: Result, *, title: str | None = None) -> Figure:
     """The four metrics against episodes: mean and 95 % band over seeds; a line per learner, instance and setting."""
     figure, axes = plt.subplots(2, 2, figsize=(9, 6.2), sharex=True, layout="constrained")
-    data = result.data
-    x = data.episode.values
+    x = result.data.episode.values
     for axis, name in zip(axes.flat, TITLES, strict=True):
-        lines = result.metric(name).transpose("learner", "instance", "setting", "episode", "seed").values
-        i = 0
-        for at in np.ndindex(lines.shape[:3]):
-            values = lines[at]
-            done = np.isfinite(values).any(axis=1)
-            if not done.any():
-                continue
-            mean = np.nanmean(values[done], axis=1)
-            low, high = bootstrap_mean(values[done][:, np.isfinite(values[done]).all(axis=0)])
-            style = {"color": COLOURS[i % 7], "linestyle": DASHES[i % 7]}
-            axis.plot(x[done], mean, label=_label(result, at), linewidth=1.6, **style)
-            axis.fill_between(x[done], low, high, color=style["color"], alpha=0.2, linewidth=0)
-            i += 1
-        axis.set_title(TITLES[name], fontsize=10)
-        axis.axhline(0, color="0.7", linewidth=0.8, zorder=0)
-        axis.grid(alpha=0.3, linewidth=0.5)
+        for at, style, label in _lines(result):
+            values = _of(result.metric(name), at)
+            mean, (low, high) = values.mean(axis=1), bootstrap_mean(values)
+            done = np.isfinite(mean)
+            axis.plot(x[done], mean[done], label=label, markevery=0.12, **style)
+            axis.fill_between(x[done], low[done], high[done], color=style["color"], alpha=0.2, linewidth=0)
+        _dress(axis, TITLES[name])
     for axis in axes[1]:
         axis.set_xlabel("episodes")
     axes[0, 0].set_ylabel("cumulative, reward")
     axes[1, 0].set_ylabel("cumulative, cost")
-    axes[0, 0].legend(fontsize=8, frameon=False)
-    seeds = f"{data.sizes['seed']} seeds, mean and 95 % interval"
-    figure.suptitle(f"{title}: {seeds}" if title else seeds, fontsize=11)
+    _head(figure, axes[0, 0], result, title)
     return figure
+
+
+def details(result: Result, *, title: str | None = None) -> Figure:
+    """Strong against weak regret and violation, multiplier traces, and the violation of each constraint."""
+    figure, axes = plt.subplots(2, 2, figsize=(9, 6.6), layout="constrained")
+    data, x, m = result.data, result.data.episode.values, result.data.sizes["constraint"]
+    for at, style, label in _lines(result):
+        for axis, kind in zip(axes[0], ("regret", "violation"), strict=True):
+            weak, strong = (_of(result.metric(f"{one}_{kind}"), at).mean(axis=1) for one in ("weak", "strong"))
+            axis.plot(weak, strong, label=label, markevery=[-1], **style)
+        for axis, name in zip(axes[1], ("multiplier", "strong_violation"), strict=True):
+            for i in range(m):
+                mean = _of(data[name].isel(constraint=i), at).mean(axis=1)
+                look = style if m == 1 else style | {"linestyle": DASHES[i % 7]}
+                axis.plot(x, mean, markevery=(0.1 * i, 0.25), **look)
+    for axis, kind in zip(axes[0], ("regret", "violation"), strict=True):
+        limits = axis.get_xlim()
+        low, high = max(limits[0], axis.get_ylim()[0]), min(limits[1], axis.get_ylim()[1])
+        if high > low:
+            axis.plot([low, high], [low, high], color="0.5", linestyle=":", linewidth=1, zorder=0)
+        _dress(axis, f"strong against weak {kind} (dotted: equal)")
+        axis.set(xlabel=f"weak {kind}", ylabel=f"strong {kind}")
+    for value in np.unique(data.optimal_multipliers.values):
+        axes[1, 0].axhline(value, color="0.3", linestyle=":", linewidth=1)
+    dashes = "" if m == 1 else ", dashes: constraints"
+    _dress(axes[1, 0], f"multipliers, mean over seeds (dotted: optimal{dashes})")
+    _dress(axes[1, 1], f"strong violation by constraint{dashes}")
+    axes[1, 0].set(xlabel="episodes", ylabel="reward per cost")
+    axes[1, 1].set(xlabel="episodes", ylabel="cumulative, cost")
+    _head(figure, axes[0, 0], result, title)
+    return figure
+
+
+def _lines(result: Result):
+    """Every (learner, instance, setting) that was run: its place, its look and its label."""
+    data, i = result.data, 0
+    shape = tuple(data.sizes[dim] for dim in ("learner", "instance", "setting"))
+    for at in np.ndindex(shape):
+        if _of(result.metric("strong_regret"), at).size:
+            style = {"color": COLOURS[i % 7], "linestyle": DASHES[i % 7], "marker": MARKERS[i % 7]}
+            yield at, style | {"markersize": 4, "linewidth": 1.5}, _label(result, at)
+            i += 1
+
+
+def _of(values: Any, at: tuple[int, ...]) -> np.ndarray:
+    """[episode, seed] of one line, without the seeds that were not run."""
+    one = values.isel(learner=at[0], instance=at[1], setting=at[2]).transpose("episode", "seed").values
+    return one[:, np.isfinite(one).any(axis=0)]
+
+
+def _dress(axis: Axes, title: str) -> None:
+    axis.set_title(title, fontsize=10)
+    axis.axhline(0, color="0.7", linewidth=0.8, zorder=0)
+    axis.grid(alpha=0.3, linewidth=0.5)
+
+
+def _head(figure: Figure, axis: Axes, result: Result, title: str | None) -> None:
+    """One legend above all panels, and what was averaged."""
+    handles, labels = axis.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 4), fontsize=8, frameon=False)
+    seeds = f"{result.data.sizes['seed']} seeds, mean and 95 % interval"
+    figure.suptitle(f"{title}: {seeds}" if title else seeds, fontsize=11)
 
 
 def growth(results: list[Result], *, metrics: tuple[str, ...] = ("strong_regret", "strong_violation")) -> Figure:
@@ -68,7 +118,9 @@ def growth(results: list[Result], *, metrics: tuple[str, ...] = ("strong_regret"
         ]
         fit = results[0].growth_exponent(*results[1:], metric=name)
         for i, at in enumerate(np.ndindex(ends[0].shape[:3])):
-            values = [end.values[at] for end in ends]
+            values = [end.values[at][np.isfinite(end.values[at])] for end in ends]
+            if not all(len(v) and v.mean() > 0 for v in values):  # not run, or nothing that a logarithm can show
+                continue
             mean = np.array([v.mean() for v in values])
             interval = np.array([bootstrap_mean(v) for v in values]).T
             slope, low, high = (float(fit[k].values[at]) for k in ("exponent", "low", "high"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 import xarray as xr
 
 import cpdpo_jax
-from cpdpo_jax import metrics, monitor, settings
+from cpdpo_jax import atomic, metrics, monitor, settings
 from cpdpo_jax.blocks import Lane, Record, Work
 from cpdpo_jax.oracle import Solution
 
@@ -88,11 +87,11 @@ class Result:
         """One row per learner, instance, setting, seed, checkpoint and constraint."""
         names = [*METRICS, "multiplier", "regret_gap", "violation_gap", "epochs"]
         frame = self.data[names].to_dataframe().reset_index()
-        _atomically(path, lambda temporary: frame.to_csv(temporary, index=False))
+        atomic.write(path, frame.to_csv(index=False))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """One netCDF file that xarray opens; whole or not at all."""
-        _atomically(path, lambda temporary: self.data.to_netcdf(temporary, engine="h5netcdf"))
+        atomic.write(path, self.data.to_netcdf(engine="h5netcdf"))
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Result:
@@ -101,21 +100,6 @@ class Result:
             raise ValueError(f"there is no file {str(path)!r}; give the path that was saved to.")
         with xr.open_dataset(path, engine="h5netcdf") as data:
             return Result(data.load())
-
-
-def _atomically(path: str | os.PathLike[str], write: Any) -> None:
-    """Write beside the target, sync, rename: a reader sees the old file or the new one, never half of one."""
-    target = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    os.close(handle)
-    try:
-        write(temporary)
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def assemble(
@@ -170,7 +154,7 @@ def assemble(
         },
         coords={
             "learner": [work.phases[-1].learner.name for work in works],
-            "instance": np.arange(lead[1]),
+            "instance": works[0].first_instance + np.arange(lead[1]),
             "instance_name": ("instance", list(cmdp.names)),
             "setting": labels,
             "seed": seeds,

@@ -8,10 +8,12 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax.experimental.compilation_cache import compilation_cache
 from tqdm.auto import tqdm
 
 from cpdpo_jax import _inputs, oracle, settings
@@ -58,18 +60,57 @@ def simulate(
 
     Ctrl-C returns what is done, marked as interrupted.
     """
+    block = None if block is None else _inputs.positive("block", block)
+    use_compilation_cache()
+    plan = prepare(
+        learner, cmdp, episodes=episodes, seeds=seeds, hparams=hparams, key=key, checkpoints=checkpoints, rho=rho,
+        delta=delta, horizon=horizon, monitor=monitor, dtype=dtype,
+    )  # fmt: skip
+    started = time.perf_counter()
+    records, interrupted = _run(plan.works, plan.seeds, block, progress)
+    seconds = time.perf_counter() - started
+    result = assemble(plan.works, records, plan.seeds, plan.solution, plan.asked, seconds, interrupted)
+    _complain_of_non_finite(plan.works, records, result)
+    return result
+
+
+class Plan(NamedTuple):
+    """A run, checked and ready to be cut into blocks."""
+
+    works: list[Work]  # one per learner
+    seeds: np.ndarray
+    solution: oracle.Solution
+    asked: dict[str, Any]  # what goes into the result's attributes
+
+
+def prepare(
+    learner: str | Learner | Sequence[str | Learner],
+    cmdp: str | CMDP | Sequence[CMDP],
+    *,
+    episodes: int,
+    seeds: int | Sequence[int],
+    hparams: settings.Hparams | dict[str, settings.Hparams] = "tuned",
+    key: int = 0,
+    checkpoints: int | str | Sequence[int] = "log",
+    rho: float | str | Sequence[float] = "solve",
+    delta: float = 0.05,
+    horizon: str = "known",
+    monitor: bool = False,
+    dtype: Any = "float32",
+    solution: oracle.Solution | None = None,
+) -> Plan:
+    """Check everything `simulate` is given, before any work is done; `solution` spares solving the instances again."""
     learners = [base.get(one) for one in ([learner] if isinstance(learner, (str, Learner)) else learner)]
     cmdp = _inputs.batch(cmdp)
     episodes = _inputs.positive("episodes", episodes)
     seed_numbers = _inputs.seeds(seeds)
-    block = None if block is None else _inputs.positive("block", block)
     points = _inputs.checkpoints(checkpoints, episodes)
     dtype = _inputs.dtype(dtype)
     if not 0 < delta < 1:
         raise ValueError(f"delta = {delta!r} is not a probability; give a number between 0 and 1, such as 0.05.")
     if len({one.name for one in learners}) < len(learners):
         raise ValueError("the same learner is named twice; name each once and give its settings in hparams.")
-    solution = oracle.solve(cmdp)
+    solution = oracle.solve(cmdp) if solution is None else solution
     margin, explored = _inputs.slater_margin(rho, cmdp, solution, learners)
     if explored >= episodes:
         raise ValueError(f"rho = {rho!r} explores for all {episodes} episodes; explore for fewer, or run for more.")
@@ -94,13 +135,28 @@ def simulate(
         )
         for setting in works[-1].settings:
             settings.resolve(setting, one, problem)  # errors before any work is done
-    started = time.perf_counter()
-    records, interrupted = _run(works, seed_numbers, block, progress)
-    seconds = time.perf_counter() - started
     asked = {"episodes": episodes, "delta": delta, "rho": str(rho), "horizon": horizon}
-    result = assemble(works, records, seed_numbers, solution, asked, seconds, interrupted)
-    _complain_of_non_finite(works, records, result)
-    return result
+    return Plan(works, seed_numbers, solution, asked)
+
+
+def use_compilation_cache() -> None:
+    """Keep compiled programs in the user's cache directory, so that a second start need not compile again.
+
+    A directory that the user has set (`JAX_COMPILATION_CACHE_DIR` or `jax_compilation_cache_dir`) is left as it is.
+    """
+    config: Any = jax.config
+    if config.jax_compilation_cache_dir is not None or not config.jax_enable_compilation_cache:
+        return
+    directory = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cpdpo_jax"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        writable = os.access(directory, os.W_OK)
+    except (OSError, RuntimeError):
+        writable = False
+    if writable:
+        config.update("jax_compilation_cache_dir", str(directory))
+        config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+        compilation_cache.reset_cache()  # what was compiled before has settled that there is none
 
 
 def _run(
@@ -108,7 +164,7 @@ def _run(
 ) -> tuple[list[list[tuple[Lane, Record]]], bool]:
     """All blocks of all learners over all cores or devices: per learner the blocks' lanes and records; interrupted?"""
     devices = jax.local_devices()
-    workers = len(devices) if devices[0].platform != "cpu" else max(len(devices), _cores())
+    workers = len(devices) if devices[0].platform != "cpu" else max(len(devices), cores())
     pieces = [_cut(work, seeds, block, workers, devices[0].platform) for work in works]
     total = sum(int(work.checkpoints[-1]) * lanes_of(piece) for work, piece in zip(works, pieces, strict=True))
     records: list[list[tuple[Lane, Record]]] = []
@@ -148,7 +204,7 @@ def lanes_of(lanes: Sequence[Lane]) -> int:
     return sum(int(lane.real.sum()) for lane in lanes)
 
 
-def _cores() -> int:
+def cores() -> int:
     """Cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

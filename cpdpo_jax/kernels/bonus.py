@@ -45,11 +45,12 @@ def dilated_bonus_in_box(policy: jax.Array, bonus: jax.Array, box: Box, dilation
     dilated = jnp.zeros((n_layers, n_states, n_actions, *batch), dtype).at[-1].set(bonus[-1, :, None])
     ahead = jnp.zeros((n_layers, n_states, *batch), dtype).at[-1].set(bonus[-1])  # sum_a pi(a|x) B(x,a)
     for k in reversed(range(n_layers - 1)):
-        lower, spread, slack = (part[k] for part in box)
+        lower, spread = box.lower[k], box.spread[k]
         best = extreme(
             lambda j, lower=lower: lower[:, :, j],
             lambda j, spread=spread: spread[:, :, j],
-            slack,
+            box.slack[k],
+            box.excess[k],
             ahead[k + 1][:, None, None],
             maximize=True,
         )

@@ -2,8 +2,9 @@
 
 By LP duality the optimum of the one-dimensional dual sits at a breakpoint f_i. With c = upper - lower and
 s = 1 - sum(lower), and no sorting,
-    max p.f = lower.f + min_i [s f_i + sum_j c_j (f_j - f_i)^+]
-    min p.f = lower.f + max_i [s f_i - sum_j c_j (f_i - f_j)^+]
+    max p.f = lower.f + min_i [s f_i + sum_j c_j (f_j - f_i)^+] = lower.f + min_i [e f_i + sum_j c_j max(f_i, f_j)]
+    min p.f = lower.f + max_i [s f_i - sum_j c_j (f_i - f_j)^+] = lower.f + max_i [e f_i + sum_j c_j min(f_i, f_j)]
+with e = s - sum(c) = 1 - sum(upper): the second form, for narrow layers, has one operation less per term.
 """
 
 from __future__ import annotations
@@ -24,12 +25,17 @@ class Box(NamedTuple):
     lower: jax.Array  # [L-1,S,A,S,*B]
     spread: jax.Array  # [L-1,S,A,S,*B] upper - lower
     slack: jax.Array  # [L-1,S,A,*B] 1 - sum lower: the mass left to place
+    excess: jax.Array  # [L-1,S,A,*B] 1 - sum upper: minus the room left when it is placed
 
 
 def make_box(lower: jax.Array, upper: jax.Array, axis: int = 3) -> Box:
     """The box between `lower` and `upper`, whose next-state axis is `axis`."""
     at = (slice(None),) * axis
-    return Box(lower=lower, spread=upper - lower, slack=1 - fold(lower.shape[axis], lambda j: lower[*at, j]))
+
+    def rest(array: jax.Array) -> jax.Array:
+        return 1 - fold(array.shape[axis], lambda j: array[*at, j])
+
+    return Box(lower=lower, spread=upper - lower, slack=rest(lower), excess=rest(upper))
 
 
 @partial(jax.jit, static_argnames="maximize")
@@ -40,24 +46,27 @@ def extreme_expectation(lower: jax.Array, upper: jax.Array, f: jax.Array, maximi
     Needs sum(lower) <= 1 <= sum(upper).
     """
     box = make_box(lower, upper, axis=0)
-    return extreme(lambda j: box.lower[j], lambda j: box.spread[j], box.slack, f, maximize)
+    return extreme(lambda j: box.lower[j], lambda j: box.spread[j], box.slack, box.excess, f, maximize)
 
 
-def extreme(lower: Callable, spread: Callable, slack: jax.Array, f: jax.Array, maximize: bool) -> jax.Array:
+def extreme(
+    lower: Callable, spread: Callable, slack: jax.Array, excess: jax.Array, f: jax.Array, maximize: bool
+) -> jax.Array:
     """`extreme_expectation` with the box's next state as an argument: lower(j), spread(j) and f[j] broadcast.
 
     Functions, not arrays with the next state first: a transposition would cost more than the sums.
     """
     n_states = f.shape[0]
-
-    def at_breakpoint(f_i: jax.Array) -> jax.Array:
-        if maximize:
-            return slack * f_i + fold(n_states, lambda j: spread(j) * jnp.maximum(f[j] - f_i, 0))
-        return slack * f_i - fold(n_states, lambda j: spread(j) * jnp.maximum(f_i - f[j], 0))
-
-    combine = jnp.minimum if maximize else jnp.maximum
+    farther, best_of, sign = (jnp.maximum, jnp.minimum, 1) if maximize else (jnp.minimum, jnp.maximum, -1)
+    placed = fold(n_states, lambda j: lower(j) * f[j])
     if n_states <= NARROW:
-        best = fold(n_states, lambda i: at_breakpoint(f[i]), combine)
-    else:
-        best = rolling_fold(f, at_breakpoint, combine)
-    return fold(n_states, lambda j: lower(j) * f[j]) + best
+
+        def at_breakpoint(f_i: jax.Array) -> jax.Array:
+            return excess * f_i + fold(n_states, lambda j: spread(j) * farther(f[j], f_i))
+
+        return placed + fold(n_states, lambda i: at_breakpoint(f[i]), best_of)
+
+    def from_breakpoint(f_i: jax.Array) -> jax.Array:  # differences: e f_i would cancel badly, |e| grows with the width
+        return slack * f_i + sign * fold(n_states, lambda j: spread(j) * jnp.maximum(sign * (f[j] - f_i), 0))
+
+    return placed + rolling_fold(f, from_breakpoint, best_of)

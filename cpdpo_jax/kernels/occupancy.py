@@ -58,11 +58,10 @@ def _reach(policy: jax.Array, box: Box, maximize: bool) -> jax.Array:
 
 def _one_hot_extreme(row: Box, a: int, maximize: bool) -> jax.Array:
     """The extreme probability of every single next state under action a: [S, S targets, *B]."""
-    lower, spread, slack = row.lower[:, a], row.spread[:, a], row.slack[:, a, None]
+    lower, spread = row.lower[:, a], row.spread[:, a]
     if maximize:
-        return lower + jnp.minimum(spread, slack)
-    room = fold(spread.shape[1], lambda j: spread[:, j])[:, None]
-    return lower + jnp.maximum(slack - (room - spread), 0)
+        return lower + jnp.minimum(spread, row.slack[:, a, None])
+    return lower + jnp.maximum(row.excess[:, a, None] + spread, 0)
 
 
 def _step(pi: jax.Array, row: Box, f: jax.Array, maximize: bool) -> jax.Array:
@@ -72,13 +71,13 @@ def _step(pi: jax.Array, row: Box, f: jax.Array, maximize: bool) -> jax.Array:
 
         def by_action(a: int) -> jax.Array:
             lower, spread = row.lower[:, a, :, None], row.spread[:, a, :, None]
-            return extreme(lambda j: lower[:, j], lambda j: spread[:, j], row.slack[:, a, None], f[:, None], maximize)
+            slack, excess = row.slack[:, a, None], row.excess[:, a, None]
+            return extreme(lambda j: lower[:, j], lambda j: spread[:, j], slack, excess, f[:, None], maximize)
 
         return _average(pi, by_action, n_actions)
     lower, spread = row.lower[:, :, :, None], row.spread[:, :, :, None]
-    best = extreme(
-        lambda j: lower[:, :, j], lambda j: spread[:, :, j], row.slack[:, :, None], f[:, None, None], maximize
-    )
+    slack, excess = row.slack[:, :, None], row.excess[:, :, None]
+    best = extreme(lambda j: lower[:, :, j], lambda j: spread[:, :, j], slack, excess, f[:, None, None], maximize)
     return _average(pi, lambda a: best[:, a], n_actions)
 
 

@@ -60,12 +60,15 @@ def nothing_seen(problem: Problem) -> Statistics:
 
 
 def count(statistics: Statistics, trajectory: Trajectory) -> Statistics:
-    """Count one episode."""
-    estimates = observe(statistics.estimates, trajectory)
-    n_layers, n_states, n_actions, lanes = estimates.visits.shape
-    pairs = (trajectory.state * n_actions + trajectory.action)[:-1, None, None]
-    flat = estimates.transitions.reshape(n_layers - 1, n_states * n_actions, n_states, lanes)
-    rows = jnp.take_along_axis(flat, pairs, axis=1)[:, 0]  # [L-1,S,B], of the visited pairs
+    """Count one episode. The transitions, by far the largest array, are touched at the visited rows only."""
+    before = statistics.estimates
+    n_layers, n_states, n_actions, lanes = before.visits.shape
+    state, action = trajectory.state[:-1], trajectory.action[:-1]
+    where = jnp.arange(n_layers - 1)[:, None], state, action, trajectory.state[1:], jnp.arange(lanes)
+    transitions = before.transitions.at[where].add(1, mode="promise_in_bounds", unique_indices=True)
+    estimates = observe(before, trajectory)._replace(transitions=transitions)
+    flat = transitions.reshape(n_layers - 1, n_states * n_actions, n_states, lanes)
+    rows = jnp.take_along_axis(flat, (state * n_actions + action)[:, None, None], axis=1)[:, 0]  # [L-1,S,B]
     deviation = _deviation(rows, statistics.deviation.dtype, axis=1)[:, None, None]
     visited = visited_pairs(trajectory, n_states, n_actions)[:-1]
     return Statistics(estimates, jnp.where(visited, deviation, statistics.deviation))
@@ -150,9 +153,11 @@ def optimistic_payoffs(problem: Problem, hyper: Any, statistics: Statistics) -> 
     return jnp.concatenate([mean[:1] + bonus, mean[1:] - bonus]), visits, of_transitions
 
 
-def steps_to_go(n_payoffs: int, n_layers: int, dtype: Any) -> jax.Array:
-    """H - h, the ceiling of every payoff in [0,1]: [K,L,1]. (Costs respect it by themselves.)"""
-    return jnp.broadcast_to(jnp.arange(n_layers, 0, -1, dtype=dtype)[None, :, None], (n_payoffs, n_layers, 1))
+def steps_to_go(payoffs: jax.Array) -> jax.Array:
+    """H - h, the ceiling of payoffs in [0,1]: [K,L,S,A,B] -> [K,L,1]. (Costs respect it by themselves.)"""
+    n_payoffs, n_layers = payoffs.shape[:2]
+    to_go = jnp.arange(n_layers, 0, -1, dtype=payoffs.dtype)[None, :, None]
+    return jnp.broadcast_to(to_go, (n_payoffs, n_layers, 1))
 
 
 def lagrangian(action_values: jax.Array, multipliers: jax.Array) -> jax.Array:

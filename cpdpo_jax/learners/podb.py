@@ -81,8 +81,8 @@ def tuned(theory: Any, problem: Problem) -> Any:
     return theory._replace(
         learning_rate=10 * theory.learning_rate,
         exploration=0.01 / np.sqrt(problem.episodes),
-        bonus_scale=0.1 * theory.bonus_scale,
-        transition_confidence=0.01 * theory.transition_confidence,
+        bonus_scale=0.01 * theory.bonus_scale,
+        transition_confidence=0.001 * theory.transition_confidence,
     )
 
 

@@ -60,7 +60,7 @@ def naive_one(policy: jax.Array, lower: jax.Array, upper: jax.Array) -> tuple[ja
     return bound(-1), bound(1)
 
 
-def sorted_extreme(lower: Callable, spread: Callable, slack: jax.Array, f: jax.Array, maximize: bool) -> jax.Array:
+def sorted_extreme(lower, spread, slack, excess, f, maximize) -> jax.Array:
     """The sorted form with the lanes last: lower.f + sum_j f_(j) (min(s, C_j) - min(s, C_(j-1)))."""
     n = f.shape[0]
     shape = jnp.broadcast_shapes(slack.shape, f.shape[1:])

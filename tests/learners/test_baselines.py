@@ -16,7 +16,7 @@ import pytest
 import cpdpo_jax as cp
 from cpdpo_jax import engine, oracle
 from cpdpo_jax.learners import base, optdual, optimistic, optprimaldual, regularized
-from cpdpo_jax.learners.estimates import Estimates, empty
+from cpdpo_jax.learners.estimates import Estimates, empty, observe
 from tests.reference import baselines_numpy as reference
 from tests.support import lanes_for, random_cmdp
 
@@ -52,7 +52,7 @@ def _record(state: Any) -> Any:
 def test_equals_the_transcription(x64: None, name: str, instance: str, setting: str) -> None:
     cmdp, learner = random_cmdp(**INSTANCES[instance]), base.get(name)
     draws = np.random.default_rng(11).random((EPISODES, cmdp.n_layers, 3 + cmdp.n_constraints))
-    changed = LIVELY[name] | CONFIDENCE if setting == "lively" else {}
+    changed: dict[str, Any] = LIVELY[name] | CONFIDENCE if setting == "lively" else {}
     lanes = lanes_for(learner, cmdp, episodes=EPISODES, preset="theory", rho=RHO, dtype=np.float64, **changed)
     run = jax.jit(partial(engine.replay, learner, "bernoulli", record=_record), compiler_options=FAST_COMPILE)
     _, episodes, (weights, multipliers) = jax.tree.map(
@@ -159,13 +159,15 @@ def test_averages_approach_the_optimum_when_estimates_are_exact(module: Any, rat
     assert float(np.max(cp.solve(cmdp).multipliers)) > 0.1
 
 
-def test_deviation_is_kept_up_to_date() -> None:
-    """What `count` updates pair by pair is what `from_estimates` makes of all counts."""
+def test_statistics_are_kept_up_to_date() -> None:
+    """What `count` updates row by row is what `observe` and `from_estimates` make of all counts."""
     cmdp, learner = random_cmdp(**INSTANCES["m=2, masks"]), optprimaldual.LEARNER
     lanes = lanes_for(learner, cmdp, episodes=300, preset="tuned", rho=RHO, dtype=np.float32, n_lanes=4)
     draws = np.random.default_rng(5).random((300, cmdp.n_layers, 5, 4)).astype(np.float32)
     run = jax.jit(partial(engine.replay, learner, "bernoulli"), compiler_options=FAST_COMPILE)
-    state, _, _ = run(lanes, draws)
+    state, episodes, _ = run(lanes, draws)
+    seen, _ = jax.lax.scan(lambda e, t: (observe(e, t), None), empty(lanes.problem), episodes.trajectory)
+    jax.tree.map(np.testing.assert_array_equal, state.statistics.estimates, seen)
     kept, anew = state.statistics, optimistic.from_estimates(state.statistics.estimates)
     np.testing.assert_allclose(kept.deviation, anew.deviation, rtol=1e-6)
     assert float(kept.deviation.max()) > 0.5

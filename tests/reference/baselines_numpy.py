@@ -47,7 +47,7 @@ class Counts:
 
     def __init__(self, mask: Array, n_constraints: int, hyper: Hyper, episodes: int, delta: float) -> None:
         self.mask = mask
-        self.real = mask.any(axis=-1)
+        self.real: Array = np.asarray(mask.any(axis=-1))
         self.horizon, self.n_states, self.n_actions = mask.shape
         self.n = np.zeros(mask.shape, int)
         self.m = np.zeros((self.horizon - 1, self.n_states, self.n_actions, self.n_states), int)
@@ -149,9 +149,9 @@ def plan(counts: Counts, multipliers: Array) -> tuple[Array, Array]:
     value, costs = np.zeros(counts.n_states), np.zeros((n_constraints, counts.n_states))
     for k in reversed(range(counts.horizon)):
         new_value, new_costs = np.zeros(counts.n_states), np.zeros((n_constraints, counts.n_states))
-        for x in np.flatnonzero(counts.real[k]):
+        for x in np.flatnonzero(counts.real[k]).tolist():
             best = -np.inf
-            for a in np.flatnonzero(counts.mask[k, x]):
+            for a in np.flatnonzero(counts.mask[k, x]).tolist():
                 width = counts.beta_r(k, x, a)
                 q = min(1.0, counts.mean(0, k, x, a) + width)
                 cost = np.array([max(0.0, counts.mean(1 + i, k, x, a) - width) for i in range(n_constraints)])

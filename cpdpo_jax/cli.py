@@ -1,0 +1,251 @@
+"""The command line `cpdpo`, also `python -m cpdpo_jax`: what can be asked, and how errors are told.
+
+Exit codes: 0 done, 1 the run failed (a full disk, values that are not finite), 2 a mistake in what was asked (nothing
+was written), 130 stopped by Ctrl-C. Importing this does not import jax; `cpdpo_jax.commands` does the work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg, subcommand
+
+Many = tuple[str, ...]
+
+
+def _flag(metavar: str) -> Any:
+    """How a flag that may be left out shows in the help."""
+    return arg(metavar=metavar, help_behavior_hint="")
+
+
+@dataclass(frozen=True)
+class Common:
+    """What every command takes."""
+
+    debug: Annotated[bool, _flag("")] = field(default=False, kw_only=True)
+    """show the stack trace of an error"""
+
+
+@dataclass(frozen=True)
+class Demo(Common):
+    """CPD-PO and three rivals on a small CMDP: table, figures and report in about a minute.
+
+    example: cpdpo demo
+    """
+
+    out: Path = Path("runs/demo")
+    """run directory"""
+    episodes: int = 50_000
+    """T"""
+    seeds: int = 64
+    """independent runs"""
+
+
+@dataclass(frozen=True)
+class Run(Common):
+    """Run a sweep into a directory; what is finished there is not run again. Flags go before the file's values.
+
+    examples:
+      cpdpo run sweep.toml
+      cpdpo run --learner cpdpo uniform --env media_streaming random:layers=4,rho=0.5 --episodes 100000 --seeds 64
+    """
+
+    file: Positional[Annotated[str, _flag("FILE.toml")]] = ""
+    """TOML file; see the README for its keys"""
+    learner: Annotated[Many, _flag("NAME...")] = ()
+    """learners (`cpdpo list`)"""
+    env: Annotated[Many, _flag("NAME[:PARAMETER=VALUE,...]...")] = ()
+    """environments (`cpdpo list`)"""
+    episodes: Annotated[Many, _flag("T...")] = ()
+    """number of episodes; several: one run for each"""
+    seeds: Annotated[str, _flag("N")] = ""
+    """number of seeds"""
+    setting: Annotated[Many, _flag("PRESET...")] = ()
+    """tuned, theory, or both"""
+    set: Annotated[Many, _flag("NAME=VALUE[,VALUE...]...")] = ()
+    """hyperparameters of all learners, a grid if several: learning_rate=x0.5,x1,x2"""
+    key: Annotated[str, _flag("N")] = ""
+    """of the random draws"""
+    rho: Annotated[str, _flag("RHO")] = ""
+    """the Slater margin told to learners: solve, a number, or estimate:N"""
+    horizon: Annotated[str, _flag("WHICH")] = ""
+    """known or doubling"""
+    out: Annotated[str, _flag("DIR")] = ""
+    """run directory (runs/NAME_OF_FILE)"""
+    dry_run: Annotated[bool, _flag("")] = False
+    """only say what would run, how long, how much disk"""
+    any_version: Annotated[bool, _flag("")] = False
+    """go on in a directory of another version"""
+    checkpoint_every: float = 5.0
+    """seconds between snapshots"""
+    json: Annotated[bool, _flag("")] = False
+    """print JSON"""
+
+
+@dataclass(frozen=True)
+class Resume(Common):
+    """Go on with a run that was stopped, killed or ran out of disk.
+
+    example: cpdpo resume runs/sweep
+    """
+
+    directory: Positional[Annotated[Path, _flag("DIR")]]
+    """run directory"""
+    any_version: Annotated[bool, _flag("")] = False
+    """go on in a directory of another version"""
+    checkpoint_every: float = 5.0
+    """seconds between snapshots"""
+    json: Annotated[bool, _flag("")] = False
+    """print JSON"""
+
+
+@dataclass(frozen=True)
+class Status(Common):
+    """How far a run has come.
+
+    example: cpdpo status runs/sweep --json
+    """
+
+    directory: Positional[Annotated[Path, _flag("DIR")]]
+    """run directory"""
+    json: Annotated[bool, _flag("")] = False
+    """print JSON"""
+
+
+@dataclass(frozen=True)
+class Report(Common):
+    """Figures (PDF and PNG) and one report.html of one or several runs, from what is finished.
+
+    example: cpdpo report runs/sweep
+    """
+
+    directories: Positional[Annotated[tuple[Path, ...], _flag("DIR...")]]
+    """run directories"""
+    out: Annotated[str, _flag("DIR")] = ""
+    """where to (the first run directory)"""
+    json: Annotated[bool, _flag("")] = False
+    """print the summary table as JSON"""
+
+
+@dataclass(frozen=True)
+class Solve(Common):
+    """Exact optimum, multipliers and Slater margin of an environment.
+
+    example: cpdpo solve media_streaming --json
+    """
+
+    environment: Positional[Annotated[str, _flag("ENV")]]
+    """NAME[:PARAMETER=VALUE,...] or an .npz file"""
+    json: Annotated[bool, _flag("")] = False
+    """print JSON"""
+
+
+@dataclass(frozen=True)
+class List(Common):
+    """Environments and learners; with a name, an environment's parameters or a learner's hyperparameters.
+
+    example: cpdpo list random
+    """
+
+    name: Positional[Annotated[str, _flag("NAME")]] = ""
+    """an environment or a learner"""
+    json: Annotated[bool, _flag("")] = False
+    """print JSON"""
+
+
+@dataclass(frozen=True)
+class Bench(Common):
+    """Compile time, and microseconds per seed and episode on one core.
+
+    example: cpdpo bench --learner cpdpo --env random:layers=5,states=5,actions=3,constraints=2
+    """
+
+    learner: Annotated[Many, _flag("NAME...")] = ("cpdpo",)
+    """learners"""
+    env: Annotated[Many, _flag("NAME[:PARAMETER=VALUE,...]...")] = ("random",)
+    """environments"""
+    json: Annotated[bool, _flag("")] = False
+    """print JSON"""
+
+
+Command = (
+    Annotated[Demo, subcommand("demo")]
+    | Annotated[Run, subcommand("run")]
+    | Annotated[Resume, subcommand("resume")]
+    | Annotated[Status, subcommand("status")]
+    | Annotated[Report, subcommand("report")]
+    | Annotated[Solve, subcommand("solve")]
+    | Annotated[List, subcommand("list")]
+    | Annotated[Bench, subcommand("bench")]
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code; a user's mistake is one line on stderr."""
+    said = io.StringIO()
+    description = (
+        "Online learning in constrained MDPs, simulated in batches: CPD-PO and its rivals. Start with: cpdpo demo"
+    )
+    try:
+        with contextlib.redirect_stderr(said):
+            asked = tyro.cli(
+                OmitArgPrefixes[FlagCreatePairsOff[Command]],  # pyright: ignore[reportArgumentType]
+                args=arguments,
+                prog="cpdpo",
+                description=description,
+            )
+    except SystemExit as end:
+        if end.code:
+            print(f"cpdpo: {_in_one_line(said.getvalue())}", file=sys.stderr)
+        return int(end.code or 0)
+    try:
+        from cpdpo_jax import commands
+
+        return commands.run(asked)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # `cpdpo list | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if asked.debug:
+            raise
+        mistake = isinstance(error, (ValueError, OSError)) and not _full(error)
+        print(f"cpdpo: {_sentence(error)}", file=sys.stderr)
+        return 2 if mistake else 1
+
+
+def _full(error: BaseException) -> bool:
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def _sentence(error: Exception) -> str:
+    """What went wrong, for a person."""
+    if _full(error):
+        where = f" ({error.filename})" if isinstance(error, OSError) and error.filename else ""
+        return f"the disk is full{where}; finished blocks are safe. Free some space, then: cpdpo resume DIRECTORY"
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}."
+    if isinstance(error, (ValueError, ArithmeticError)):
+        return str(error)
+    return f"{type(error).__name__}: {error} (this is a fault of cpdpo; --debug shows where)"
+
+
+def _in_one_line(box: str) -> str:
+    """The message in tyro's box: its lines up to the first rule, without the frame."""
+    lines = [line.strip("│╭╮╰╯ \n") for line in box.splitlines()]
+    found: list[str] = []
+    for line in lines[1:]:
+        if line.startswith("──"):
+            break
+        found.append(line)
+    return " ".join(" ".join(found or lines).split()) + "; see cpdpo --help"

@@ -1,0 +1,181 @@
+"""What a stored run is asked to do: a TOML file or flags, checked for spelling, and written back complete.
+
+    learners = ["cpdpo", "uniform"]
+    episodes = [10_000, 100_000]        # every T is a run of its own
+    seeds = 64                          # how many, or a list of seeds
+    settings = "tuned"                  # as `hparams` of `simulate`: a preset, a grid, a list, or a table by learner
+
+    [[environments]]
+    name = "random"                     # or a path that ends in .npz; the rest are its parameters
+    layers = 4
+    grid = { states = [3, 5] }          # one environment per combination
+
+Nothing here imports jax, so that the command line can look at a run without waiting for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+WIDTH = 32  # seeds of a block, which is what one core runs, stores and resumes
+
+
+@dataclass(frozen=True)
+class Config:
+    """Learners x environments x settings x seeds x T. The fields after `settings` mean what they do in `simulate`."""
+
+    learners: list[str]
+    environments: list[dict[str, Any]]  # a name and its parameters each
+    episodes: list[int]
+    seeds: int | list[int]
+    settings: Any = "tuned"
+    key: int = 0
+    checkpoints: Any = "log"
+    rho: Any = "solve"
+    delta: float = 0.05
+    horizon: str = "known"
+    monitor: bool = False
+    dtype: str = "float32"
+    block: int = WIDTH
+
+    @property
+    def digest(self) -> str:
+        """Equal for equal configurations."""
+        return digest(asdict(self))
+
+
+def digest(content: Any) -> str:
+    """16 hexadecimal digits of anything that JSON can hold."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The table in a TOML file, or an error of one line."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path} is not TOML: {error}.") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not a text file in UTF-8.") from error
+
+
+def build(table: Mapping[str, Any], source: str = "the command line") -> Config:
+    """Check names and kinds; what the values mean is checked when the run is expanded into blocks."""
+    known = [field.name for field in fields(Config)]
+    for name in table:
+        if name not in known:
+            near = get_close_matches(name, known, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]}?" if near else f"the keys are {', '.join(known)}."
+            raise ValueError(f"{source} has the key {name!r}, which is not known; {hint}")
+    for name in ("learners", "environments", "episodes", "seeds"):
+        if name not in table:
+            flag = {"learners": "--learner", "environments": "--env"}.get(name, f"--{name}")
+            raise ValueError(f"{source} does not say which {name}; give {flag}, or {name} = ... in a file.")
+    values = dict(table)
+    values["learners"] = _list("learners", values["learners"], str)
+    values["episodes"] = _list("episodes", values["episodes"], int)
+    environments = values["environments"]
+    environments = environments if isinstance(environments, list) else [environments]
+    values["environments"] = [one for each in environments for one in _environments(each)]
+    for name in ("learners", "episodes", "environments"):
+        texts = [json.dumps(one, sort_keys=True) for one in values[name]]
+        if not texts or len(set(texts)) < len(texts):
+            raise ValueError(f"{name} = {values[name]!r} {'has an entry twice' if texts else 'is empty'}.")
+    by_learner = values.get("settings")
+    if isinstance(by_learner, dict) and set(by_learner) & set(values["learners"]):
+        for name in set(by_learner) - set(values["learners"]):
+            raise ValueError(f"settings are given for {name!r}, which is not among the learners.")
+    for name, kind in (("key", int), ("delta", float), ("horizon", str), ("dtype", str), ("monitor", bool)):
+        if name in values:
+            values[name] = _one(name, values[name], kind)
+    if "block" in values and (_one("block", values["block"], int) < 1 or values["block"] % WIDTH):
+        raise ValueError(f"block = {values['block']!r} is not a multiple of {WIDTH}.")
+    return Config(**values)
+
+
+def parse_environment(text: str) -> dict[str, Any]:
+    """'random:layers=4,rho=0.5' -> a table; values are read as TOML, or taken as text."""
+    name, _, rest = text.partition(":")
+    table: dict[str, Any] = {"name": name}
+    for part in re.split(r",(?![^\[]*\])", rest) if rest else []:
+        parameter, equals, value = part.partition("=")
+        if not equals or not parameter.strip():
+            raise ValueError(f"environment {text!r}: {part!r} is not PARAMETER=VALUE.")
+        table[parameter.strip()] = parse_value(value)
+    return table
+
+
+def parse_value(text: str) -> Any:
+    """A number, a boolean, a list, or the text itself."""
+    try:
+        return tomllib.loads(f"x = {text}")["x"]
+    except tomllib.TOMLDecodeError:
+        return text.strip()
+
+
+def show_environment(table: Mapping[str, Any]) -> str:
+    """The inverse of `parse_environment`, as a label."""
+    parts = ",".join(f"{name}={_toml(value).strip(chr(34))}" for name, value in table.items() if name != "name")
+    return f"{table['name']}:{parts}" if parts else str(table["name"])
+
+
+def write(config: Config) -> str:
+    """TOML with every key, defaults too: the same run again, whatever the defaults become."""
+    values = asdict(config)
+    environments = values.pop("environments")
+    lines = ["# Written by cpdpo; run it again with: cpdpo run FILE --out NEW_DIRECTORY"]
+    lines += [f"{name} = {_toml(value)}" for name, value in values.items()]
+    for one in environments:
+        lines += ["", "[[environments]]", *(f"{_key(name)} = {_toml(value)}" for name, value in one.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _environments(each: Any) -> list[dict[str, Any]]:
+    """One environment as text or table; its grid multiplied out."""
+    table = parse_environment(each) if isinstance(each, str) else each
+    if not isinstance(table, dict) or not isinstance(table.get("name"), str):
+        raise ValueError(f"environments: {each!r} is neither a name nor a table with a name.")
+    grid = table.get("grid", {})
+    if not isinstance(grid, dict) or not all(isinstance(one, list) for one in grid.values()):
+        raise ValueError(f"environment {table['name']!r}: grid = {grid!r} is not a table of lists.")
+    fixed = {name: value for name, value in table.items() if name != "grid"}
+    if str(fixed["name"]).endswith(".npz"):
+        fixed["name"] = str(Path(fixed["name"]).absolute())
+    return [fixed | dict(zip(grid, chosen, strict=True)) for chosen in itertools.product(*grid.values())]
+
+
+def _one(name: str, value: Any, kind: type) -> Any:
+    good = isinstance(value, (int, float)) if kind is float else isinstance(value, kind)
+    if not good or (isinstance(value, bool) and kind is not bool):
+        words = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+        raise ValueError(f"{name} = {value!r} is not {words[kind]}.")
+    return value
+
+
+def _list(name: str, value: Any, kind: type) -> list:
+    return [_one(name, one, kind) for one in (value if isinstance(value, (list, tuple)) else [value])]
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{_key(name)} = {_toml(one)}" for name, one in value.items()) + " }"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    if isinstance(value, (bool, str)):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, (int, float)):
+        return repr(value)
+    raise ValueError(f"{value!r} is not a number, a text, a list or a table.")
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)

@@ -1,0 +1,77 @@
+"""Figures for a paper and one self-contained page, from what run directories have finished."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from cpdpo_jax import atomic, report_data
+from cpdpo_jax.collect import collect, rows
+from cpdpo_jax.store import Store
+
+
+def write(stores: list[Store], out: Path, say: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
+    """Write OUT/figures/*.pdf and *.png and OUT/report.html; the paths and the summary's rows."""
+    tables = collect(stores)
+    if not tables:
+        raise ValueError(f"{', '.join(str(store.path) for store in stores)}: no block is finished yet.")
+    folder = out / "figures"
+    folder.mkdir(parents=True, exist_ok=True)
+    page = resources.files("cpdpo_jax").joinpath("report.html").read_text(encoding="utf-8")
+    data = json.dumps(report_data.payload(stores, tables), allow_nan=False).replace("<", "\\u003c")
+    atomic.write(out / "report.html", page.replace("@DATA@", data))
+    figures = []
+    for name, figure in _figures(tables):
+        say(f"figure {name}")
+        for suffix in ("pdf", "png"):
+            path = folder / f"{name}.{suffix}"
+            _save(figure, path, suffix)
+            figures.append(str(path))
+    return {"report": str(out / "report.html"), "figures": figures, "rows": rows(tables)}
+
+
+def _figures(tables: list[Any]):
+    """Every figure with its file's name; each is closed when the next is asked for."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    from cpdpo_jax import plots
+
+    used: set[str] = set()
+    for table, result, instance in report_data.panels(tables):
+        several = table.result.data.sizes["instance"] > 1
+        where = f"{table.environment} #{instance}" if several else table.environment
+        stem = _file_name(f"{where}-T{table.episodes}", used)
+        for kind, draw in (("curves", plots.curves), ("details", plots.details)):
+            figure = draw(result, title=f"{where}, T = {table.episodes:,}")
+            yield f"{stem}-{kind}", figure
+            plt.close(figure)
+    for group in report_data.growing(tables):
+        figure = plots.growth([table.result for table in group])
+        yield f"{_file_name(group[0].environment, used)}-growth", figure
+        plt.close(figure)
+
+
+def _file_name(text: str, used: set[str]) -> str:
+    """Letters, digits and dashes, not used before."""
+    plain = re.sub(r"[^A-Za-z0-9.]+", "-", text.replace(".npz", "").rpartition("/")[2]).strip("-")[:80]
+    name, n = plain, 1
+    while name in used:
+        n += 1
+        name = f"{plain}-{n}"
+    used.add(name)
+    return name
+
+
+def _save(figure: Any, path: Path, suffix: str) -> None:
+    """The same bytes for the same figure: no dates inside."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=suffix, dpi=200, metadata={"CreationDate": None} if suffix == "pdf" else None)
+    atomic.write(path, buffer.getvalue())
