@@ -59,7 +59,7 @@ def combine(parts: list[xr.Dataset]) -> xr.Dataset:
     variables = {}
     for name in dict.fromkeys(name for part in parts for name in part.data_vars):
         like = next(part[name] for part in parts if name in part)
-        full = np.full([len(values.get(str(dim), like[dim])) for dim in like.dims], np.nan)
+        full = np.full([len(values[str(dim)]) if dim in values else like.sizes[dim] for dim in like.dims], np.nan)
         for part in parts:
             if name in part:
                 full[np.ix_(*(places(part, str(dim)) for dim in like.dims))] = part[name].values

@@ -15,7 +15,7 @@ from cpdpo_jax.config import Config
 from cpdpo_jax.store import Store
 
 DEMO = {
-    "learners": ["cpdpo", "optprimaldual", "regularized_primal_dual", "uniform"],
+    "learners": ["cpdpo", "optprimaldual", "optdual", "regularized_primal_dual"],
     "environments": [
         {"name": "random", "layers": 4, "states": 3, "actions": 3, "constraints": 1, "key": 7, "rho": 0.5}
     ],

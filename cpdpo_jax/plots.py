@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
 DASHES = ("-", "--", "-.", ":", (0, (3, 1, 1, 1, 1, 1)), (0, (5, 1)), (0, (1, 1)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+FAR = 20  # lines whose ends differ by more than this factor are shown on logarithmic axes
 TITLES = {
     "strong_regret": "strong regret",
     "weak_regret": "weak regret",
@@ -37,6 +39,7 @@ def curves(result: Result, *, title: str | None = None) -> Figure:
             axis.plot(x[done], mean[done], label=label, markevery=0.12, **style)
             axis.fill_between(x[done], low[done], high[done], color=style["color"], alpha=0.2, linewidth=0)
         _dress(axis, TITLES[name])
+        _spread(axis)
     for axis in axes[1]:
         axis.set_xlabel("episodes")
     axes[0, 0].set_ylabel("cumulative, reward")
@@ -93,6 +96,16 @@ def _of(values: Any, at: tuple[int, ...]) -> np.ndarray:
     return one[:, np.isfinite(one).any(axis=0)]
 
 
+def _spread(axis: Axes) -> None:
+    """Logarithmic axes (linear around 0 where there are negative values) if the lines' ends lie far apart."""
+    curves = [np.asarray(line.get_ydata(), float) for line in axis.get_lines() if len(line.get_xdata()) > 2]  # pyright: ignore[reportArgumentType]
+    ends = np.abs([curve[-1] for curve in curves if len(curve) and abs(curve[-1]) > 0])
+    if len(ends) and ends.max() > FAR * ends.min():
+        negative = min(curve.min() for curve in curves) < 0
+        axis.set_xscale("log")
+        axis.set_yscale("symlog" if negative else "log", **({"linthresh": ends.max() / 1000} if negative else {}))
+
+
 def _dress(axis: Axes, title: str) -> None:
     axis.set_title(title, fontsize=10)
     axis.axhline(0, color="0.7", linewidth=0.8, zorder=0)
@@ -104,7 +117,8 @@ def _head(figure: Figure, axis: Axes, result: Result, title: str | None) -> None
     handles, labels = axis.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 4), fontsize=8, frameon=False)
     seeds = f"{result.data.sizes['seed']} seeds, mean and 95 % interval"
-    figure.suptitle(f"{title}: {seeds}" if title else seeds, fontsize=11)
+    words = textwrap.fill(f"{title}: {seeds}" if title else seeds, 100)
+    figure.suptitle(words, fontsize=10)
 
 
 def growth(results: list[Result], *, metrics: tuple[str, ...] = ("strong_regret", "strong_violation")) -> Figure:
@@ -131,6 +145,8 @@ def growth(results: list[Result], *, metrics: tuple[str, ...] = ("strong_regret"
             )  # fmt: skip
         _guides(axis, times, max(float(end.mean()) for end in ends[:1]))
         axis.set(xscale="log", yscale="log", xlabel="T (episodes), each run with its own learning rate")
+        axis.set_xticks(times, [f"{t:,.0f}" for t in times])
+        axis.minorticks_off()
         axis.set_title(f"{TITLES[name]} at T", fontsize=10)
         axis.grid(alpha=0.3, linewidth=0.5, which="both")
         axis.legend(fontsize=7, frameon=False)

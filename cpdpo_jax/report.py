@@ -12,6 +12,7 @@ from typing import Any
 
 from cpdpo_jax import atomic, report_data
 from cpdpo_jax.collect import collect, rows
+from cpdpo_jax.result import Result
 from cpdpo_jax.store import Store
 
 
@@ -54,9 +55,11 @@ def _figures(tables: list[Any]):
             yield f"{stem}-{kind}", figure
             plt.close(figure)
     for group in report_data.growing(tables):
-        figure = plots.growth([table.result for table in group])
-        yield f"{_file_name(group[0].environment, used)}-growth", figure
-        plt.close(figure)
+        for i, instance in enumerate(group[0].result.data.instance.values[: report_data.MOST_INSTANCES]):
+            figure = plots.growth([Result(table.result.data.isel(instance=[i])) for table in group])
+            number = f" #{instance}" if group[0].result.data.sizes["instance"] > 1 else ""
+            yield f"{_file_name(group[0].environment + number, used)}-growth", figure
+            plt.close(figure)
 
 
 def _file_name(text: str, used: set[str]) -> str:

@@ -25,10 +25,9 @@ def payload(stores: list[Store], tables: list[Table]) -> dict[str, Any]:
         row["place"] = (
             f"{row['environment']} #{row['instance']}" if row["environment"] in several else row["environment"]
         )
-    seeds = sorted({row["seeds"] for row in all_rows})
     return {
-        "subtitle": f"{len(all_rows)} combinations of environment, T, learner and setting; "
-        f"{' to '.join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))} seeds each",
+        "subtitle": _subtitle(all_rows),
+        "spread": _spread(all_rows),
         "colours": plots.COLOURS,
         "learners": list(dict.fromkeys(row["learner"] for row in all_rows)),
         "settings": list(dict.fromkeys(row["setting"] for row in all_rows)),
@@ -38,6 +37,24 @@ def payload(stores: list[Store], tables: list[Table]) -> dict[str, Any]:
         "runs": [_run(store) for store in stores],
         "figures": _how(stores),
     }
+
+
+def _subtitle(all_rows: list[dict[str, Any]]) -> str:
+    def count(names: list[str], one: str) -> str:
+        return f"{len(names)} {one}{'s' if len(names) > 1 else ''}"
+
+    def of(name: str) -> list[Any]:
+        return sorted({row[name] for row in all_rows})
+
+    seeds = " to ".join(f"{n:,}" for n in dict.fromkeys((of("seeds")[0], of("seeds")[-1])))
+    times = ", ".join(f"{t:,}" for t in of("episodes"))
+    return f"{count(of('learner'), 'learner')} on {count(of('place'), 'environment')}, T = {times}, {seeds} seeds each"
+
+
+def _spread(all_rows: list[dict[str, Any]]) -> bool:
+    """Whether learners lie so far apart that the page should start with logarithmic axes."""
+    ends = [row["strong_regret"]["mean"] or 0.0 for row in all_rows]
+    return max(ends) > plots.FAR * max(min(ends), 1e-9)
 
 
 def panels(tables: list[Table]) -> Iterator[tuple[Table, Result, int]]:
@@ -67,7 +84,7 @@ def _panel(table: Table, result: Result, instance: int) -> dict[str, Any]:
     for learner in data.learner.values:
         for setting in data.setting.values:
             of = {"learner": learner, "instance": instance, "setting": setting}
-            seeds = np.isfinite(result.metric("strong_regret").sel(of)).any("episode").values
+            seeds = result.metric("strong_regret").sel(of).notnull().any("episode").values
             if not seeds.any():
                 continue
             line: dict[str, Any] = {"learner": str(learner), "setting": str(setting)}
@@ -87,9 +104,7 @@ def _panel(table: Table, result: Result, instance: int) -> dict[str, Any]:
         "constraints": data.sizes["constraint"],
         "x": data.episode.values.tolist(),
         "optimal_multipliers": _numbers(data.optimal_multipliers.values[:, 0]),
-        "description": str(
-            data.attrs.get("descriptions", {}) and json.loads(data.attrs["descriptions"])[str(instance)]
-        ),
+        "description": json.loads(data.attrs["descriptions"])[str(instance)],
         "lines": lines,
     }
 

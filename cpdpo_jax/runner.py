@@ -150,7 +150,7 @@ def _seconds_per_episode(block: Block) -> float:
     run, n = engine.begin(phase.learner, lanes), 16
     while True:
         started = time.perf_counter()
-        run = jax.block_untilready(engine.advance(phase.learner, work.cmdp.noise, lanes, run, 0, n))
+        run = jax.block_until_ready(engine.advance(phase.learner, work.cmdp.noise, lanes, run, 0, n))
         spent = time.perf_counter() - started
         if spent > PROBE_SECONDS or n >= block["episodes"]:
             return spent / n
