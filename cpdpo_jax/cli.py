@@ -231,8 +231,8 @@ def _full(error: BaseException) -> bool:
 def _sentence(error: Exception) -> str:
     """What went wrong, for a person."""
     if _full(error):
-        where = f" ({error.filename})" if isinstance(error, OSError) and error.filename else ""
-        return f"the disk is full{where}; finished blocks are safe. Free some space, then: cpdpo resume DIRECTORY"
+        where = getattr(error, "filename", None) or "DIRECTORY"
+        return f"{where}: the disk is full. What was finished is safe; free some space, then: cpdpo resume {where}"
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}."
     if isinstance(error, (ValueError, ArithmeticError)):

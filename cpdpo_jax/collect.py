@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import h5py
 import numpy as np
 import xarray as xr
 
@@ -29,18 +31,37 @@ class Table(NamedTuple):
 def collect(stores: Iterable[Store]) -> list[Table]:
     """The finished blocks of some run directories, put together."""
     groups: dict[tuple[str, int, str], list[xr.Dataset]] = {}
+    seen: dict[tuple, xr.Dataset] = {}
     for store in stores:
         for key, block in store.blocks.items():
             if store.is_done(key):
                 shared = json.dumps({name: block[name] for name in SHARED})
                 at = (show_environment(block["environment"]), block["episodes"], shared)
-                groups.setdefault(at, []).append(Result.load(store.result_path(key)).data)
+                part = _read(store.result_path(key), seen.get((*at, block["learner"])))
+                seen.setdefault((*at, block["learner"]), part)
+                groups.setdefault(at, []).append(part)
     differing = [name for name in SHARED if len({json.dumps(json.loads(at[2])[name]) for at in groups}) > 1]
     tables = []
     for (environment, episodes, shared), parts in groups.items():
         more = "".join(f" ({name} {json.loads(shared)[name]})" for name in differing)
         tables.append(Table(environment + more, episodes, Result(combine(parts))))
     return sorted(tables, key=lambda table: (table.environment, table.episodes))
+
+
+def _read(path: Path, like: xr.Dataset | None) -> xr.Dataset:
+    """A stored block. Where one of the same kind was read before, its labels serve again: ten times as fast."""
+    if like is None:
+        return Result.load(path).data
+    variables = {}
+    with h5py.File(path) as file:
+        for name in map(str, like.variables):
+            array: Any = file[name]
+            values = array.asstr()[()] if h5py.check_string_dtype(array.dtype) else array[()]
+            variables[name] = (like[name].dims, values, like[name].attrs)
+        attrs = like.attrs | {name: file.attrs[name] for name in ("seconds", "description")}
+    names = [str(name) for name in like.coords]
+    coords = {name: variables.pop(name) for name in names}
+    return xr.Dataset(variables, coords=coords, attrs=attrs)
 
 
 def combine(parts: list[xr.Dataset]) -> xr.Dataset:

@@ -113,8 +113,11 @@ def _execute(
         done = sum(map(store.is_done, blocks))
         _say(f"{out}: {len(blocks)} blocks, {done} finished before, {len(blocks) - done} to run.")
         started = time.perf_counter()
-        finished = run_all(store, blocks, every=every, quiet=quiet)
-        store.end()
+        try:
+            finished = run_all(store, blocks, every=every, quiet=quiet)
+            store.end()
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(out)) from error
     if not finished:
         _say(f"stopped; go on with: cpdpo resume {out}")
         return 130

@@ -18,7 +18,7 @@ window.addEventListener("error", (e) => problems.push(e.message));
 const count = () => document.querySelectorAll("#charts path.series").length;
 try {
   const all = count();
-  said.push("charts " + document.querySelectorAll("#charts svg").length, "growth " + document.querySelectorAll("#growth svg").length);
+  for (const id of ["charts", "growth"]) said.push(id + " " + document.querySelectorAll(`#${id} svg`).length);
   document.querySelector('[data-toggle="l:uniform"]').click();
   said.push("toggle " + (count() < all));
   document.querySelector('[data-toggle="l:uniform"]').click();
@@ -30,13 +30,16 @@ try {
   pick.value = String(pick.options.length - 1);
   pick.dispatchEvent(new Event("change"));
   said.push("panel " + (document.getElementById("charts").innerHTML !== before));
-  const heads = document.querySelectorAll("#summary th"), cells = () => [...document.querySelectorAll("#summary tbody tr")].map((r) => parseFloat(r.children[5].textContent));
+  const heads = document.querySelectorAll("#summary th");
+  const rows = () => [...document.querySelectorAll("#summary tbody tr")];
+  const cells = () => rows().map((row) => parseFloat(row.children[5].textContent));
   heads[5].click();
   said.push("sorted " + cells().every((v, i, a) => i === 0 || a[i - 1] <= v));
   heads[5].click();
   said.push("reversed " + cells().every((v, i, a) => i === 0 || a[i - 1] >= v));
   const svg = document.querySelector("#charts svg"), box = svg.getBoundingClientRect();
-  svg.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + box.width / 2, clientY: box.top + box.height / 2 }));
+  const middle = { clientX: box.left + box.width / 2, clientY: box.top + box.height / 2 };
+  svg.dispatchEvent(new PointerEvent("pointermove", middle));
   said.push("hover " + document.querySelector("#charts .tip").textContent.includes("uniform"));
 } catch (error) { problems.push(String(error)); }
 document.title = "SAID " + said.join("; ") + " PROBLEMS " + problems.join("; ") + " END";
