@@ -19,7 +19,7 @@ import numpy as np
 from cpdpo_jax import draws, engine, monitor, settings
 from cpdpo_jax.envs.build import stack, unstack
 from cpdpo_jax.learners.base import Learner, Problem
-from cpdpo_jax.learners.fixed import plug_in_slater_margin
+from cpdpo_jax.learners.fixed import KnownPolicy, plug_in_slater_margin
 from cpdpo_jax.rollout import make_model
 from cpdpo_jax.types import CMDP
 
@@ -60,6 +60,7 @@ class Work:
     key: int
     dtype: Any
     checkpoints: np.ndarray  # episodes, increasing; the last is the end
+    known_policy: np.ndarray | None = None  # [L,S,A,instances] for a learner that `plays` one
     first_instance: int = 0  # position of the first instance in the batch it was taken from: its luck depends on it
 
     @cached_property
@@ -108,6 +109,7 @@ def narrow(work: Work, instance: int, setting: int) -> Work:
         settings=[work.settings[setting]],
         optimum=cut(work.optimum),
         truth=None if work.truth is None else jax.tree.map(cut, work.truth),
+        known_policy=None if work.known_policy is None else cut(work.known_policy),
         first_instance=work.first_instance + instance,
     )
 
@@ -151,6 +153,8 @@ def make_lanes(work: Work, lane: Lane, phase: Phase, slater_margin: np.ndarray) 
     chosen = [settings.PLAIN] * len(work.settings) if phase.explores else work.settings
     options = [settings.resolve(setting, phase.learner, problem) for setting in chosen]
     hyper = jax.tree.map(lambda *of: np.stack(of)[lane.setting, np.arange(len(lane.setting))], *options)
+    if work.known_policy is not None and not phase.explores:
+        hyper = KnownPolicy(spread(work.known_policy))
     single = work.cmdp.batch_shape[0] == 1  # one model for all lanes: a trailing axis of size 1
     return engine.Lanes(
         model=make_model(work.cmdp, None if single else lane.instance, work.dtype),

@@ -131,6 +131,7 @@ def prepare(
                 key=int(key),
                 dtype=dtype,
                 checkpoints=points,
+                known_policy=getattr(solution, one.plays) if one.plays else None,
             )
         )
         for setting in works[-1].settings:

@@ -85,21 +85,19 @@ def test_strong_is_at_least_weak(cmdp):
 
 def test_the_optimal_policy_has_no_regret_and_no_violation(cmdp):
     """To 1e-6 x L per episode, the float32 noise floor."""
-    best = jnp.asarray(cp.solve(cmdp).policy, jnp.float32)[..., None]
-    optimal = Learner(
-        name="the optimum",
-        hyperparameters=lambda problem, preset: NoHyperparameters(),
-        init=lambda problem, hyper: problem.threshold[0] * 0,
-        policy=lambda problem, hyper, state: jnp.broadcast_to(best, problem.action_mask.shape),
-        update=lambda problem, hyper, state, policy, trajectory: (
-            state,
-            Info(problem.threshold * 0, problem.threshold[0].astype(jnp.int32)),
-        ),
-    )
-    data = run(optimal, cmdp, seeds=2, episodes=2000).data.isel(episode=-1)
+    data = run("lp_optimal", cmdp, seeds=2, episodes=2000).data.isel(episode=-1)
     floor = 1e-6 * cmdp.n_layers * 2000
     assert float(data.strong_regret.max()) <= floor
     assert float(data.strong_violation.max()) <= floor
+
+
+def test_the_unconstrained_optimum_earns_more_and_violates(cmdp):
+    data = run("unconstrained_optimal", [cmdp, random_cmdp(3, 3, 2, 2, seed=6)], seeds=1).data.isel(episode=-1)
+    for i, one in enumerate((cmdp, random_cmdp(3, 3, 2, 2, seed=6))):
+        solution = cp.solve(one)
+        expected = 300 * float(solution.value - solution.unconstrained_value)
+        assert float(data.weak_regret.isel(instance=i).max()) == pytest.approx(expected, rel=1e-4, abs=1e-3)
+        assert float(data.strong_violation.isel(instance=i).max()) > 0
 
 
 def test_grids_label_their_settings_and_do_what_they_say(cmdp):

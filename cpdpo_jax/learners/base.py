@@ -51,6 +51,7 @@ class Learner:
     policy: Callable[[Problem, Any, Any], jax.Array]
     update: Callable[..., tuple[Any, Info]]
     needs_slater: bool = False  # refuses an instance without a strictly feasible policy
+    plays: str | None = None  # a yardstick, not a learner: the policy of the exact `Solution` that it plays
 
 
 class NoHyperparameters(NamedTuple):

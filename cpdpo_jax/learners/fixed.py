@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,12 @@ from cpdpo_jax.learners.estimates import Estimates, empty, observe
 from cpdpo_jax.types import Trajectory
 
 MARGIN_FLOOR = 0.01  # times L: the least Slater margin that an estimate returns
+
+
+class KnownPolicy(NamedTuple):
+    """What a yardstick is handed in place of hyperparameters."""
+
+    policy: jax.Array  # [L,S,A,B]
 
 
 def no_info(problem: Problem) -> Info:
@@ -38,6 +44,26 @@ UNIFORM = base.register(
     )
 )
 """The uniform distribution over the allowed actions; counts what it sees, so that rho can be estimated from it."""
+
+
+def _yardstick(name: str, plays: str) -> Learner:
+    return base.register(
+        Learner(
+            name=name,
+            hyperparameters=lambda problem, preset: NoHyperparameters(),
+            init=lambda problem, hyper: jnp.zeros_like(problem.threshold),
+            policy=lambda problem, hyper, state: hyper.policy,
+            update=lambda problem, hyper, state, policy, trajectory: (state, no_info(problem)),
+            plays=plays,
+        )
+    )
+
+
+LP_OPTIMAL = _yardstick("lp_optimal", "policy")
+"""The exact optimum: no regret and no violation, up to the noise floor of the arithmetic."""
+
+UNCONSTRAINED_OPTIMAL = _yardstick("unconstrained_optimal", "unconstrained_policy")
+"""The best policy that ignores the constraints: weak regret below 0, and linear violation."""
 
 
 def plug_in_slater_margin(problem: Problem, estimates: Estimates) -> np.ndarray:

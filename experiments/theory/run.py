@@ -2,9 +2,9 @@
 
     python experiments/theory/run.py
 
-Claim tested: Lemmas 1 and 2 (at most delta of the seeds have any failure in any episode at any pair), the transition set
-(at most 4 delta), and the inequalities that follow. delta = 0.05, 200 seeds x 20,000 episodes, `random` 5 x 5 x 3 with 2
-constraints. Then the same with every logarithm times 0.001: the monitor must see it fail.
+Claim tested: Lemmas 1 and 2 (at most delta of the seeds have any failure in any episode at any pair), the transition
+set (at most 4 delta), and the inequalities that follow. delta = 0.05, 200 seeds x 20,000 episodes, `random` 5 x 5 x 3
+with 2 constraints. Then the same with every logarithm times 0.001: the monitor must see it fail.
 """
 
 from __future__ import annotations
