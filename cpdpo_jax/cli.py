@@ -235,7 +235,7 @@ def _sentence(error: Exception) -> str:
         return f"{where}: the disk is full. What was finished is safe; free some space, then: cpdpo resume {where}"
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}."
-    if isinstance(error, (ValueError, ArithmeticError)):
+    if isinstance(error, (ValueError, ArithmeticError, OSError)):
         return str(error)
     return f"{type(error).__name__}: {error} (this is a fault of cpdpo; --debug shows where)"
 

@@ -98,7 +98,6 @@ def _execute(
     config: Config, out: Path, *, as_json: bool, quiet: bool = False, any_version: bool = False, every: float = 5.0
 ) -> int:
     """Run what is not finished; the table of what is finished goes to stdout."""
-    from cpdpo_jax.collect import collect, rows, table_of
     from cpdpo_jax.expansion import expand
     from cpdpo_jax.runner import run_all
 
@@ -121,6 +120,8 @@ def _execute(
     if not finished:
         _say(f"stopped; go on with: cpdpo resume {out}")
         return 130
+    from cpdpo_jax.collect import collect, rows, table_of
+
     table = rows(collect([store]))
     if as_json:
         print(json.dumps({"directory": str(out), "blocks": len(blocks), "ran": len(blocks) - done, "rows": table}))

@@ -6,9 +6,10 @@ import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
-import xarray as xr
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from cpdpo_jax.result import Result
 
 RESAMPLES = 4000
@@ -38,6 +39,8 @@ def growth_exponent(results: list[Result], metric: str) -> xr.Dataset:
     """See `Result.growth_exponent`. exponent, low, high [learner, instance, setting] and the steps between
     successive T, [..., step].
     """
+    import xarray as xr
+
     along = len(results) == 1
     if along:
         curve = results[0].metric(metric).transpose("learner", "instance", "setting", "episode", "seed")

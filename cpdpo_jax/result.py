@@ -8,16 +8,18 @@ import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
-import xarray as xr
 
 import cpdpo_jax
 from cpdpo_jax import atomic, metrics, monitor, settings
 from cpdpo_jax.blocks import Lane, Record, Work
 from cpdpo_jax.oracle import Solution
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 LANE_DIMS = ("instance", "setting", "seed")
 METRICS = ("strong_regret", "weak_regret", "strong_violation", "weak_violation")
@@ -98,6 +100,8 @@ class Result:
         """A result saved before."""
         if not Path(path).is_file():
             raise ValueError(f"there is no file {str(path)!r}; give the path that was saved to.")
+        import xarray as xr
+
         with xr.open_dataset(path, engine="h5netcdf") as data:
             return Result(data.load())
 
@@ -112,6 +116,8 @@ def assemble(
     interrupted: bool,
 ) -> Result:
     """Put the blocks' records into one labelled data set; `asked` is what `simulate` was asked for."""
+    import xarray as xr  # not above: it takes half a second, which a run can have while it computes
+
     cmdp, points = works[0].cmdp, works[0].checkpoints
     labels = list(dict.fromkeys(setting.label for work in works for setting in work.settings))
     m = cmdp.n_constraints

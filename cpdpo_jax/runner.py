@@ -75,11 +75,12 @@ def run_all(
     if workers is None:
         workers = len(devices) if devices[0].platform != "cpu" else cores()
     total = sum(block["episodes"] * len(block["seeds"]) for block in todo.values())
-    stop, lock = threading.Event(), threading.Lock()
+    stop, begun, lock = threading.Event(), threading.Event(), threading.Lock()
     bar = tqdm(total=total, unit=" episodes", unit_scale=True, disable=True if quiet else None, smoothing=0.1)
     with bar, ThreadPoolExecutor(workers) as pool:
 
         def advanced(n: int) -> None:
+            begun.set()
             with lock:
                 bar.update(n)
 
@@ -97,6 +98,7 @@ def run_all(
                 _compile(block)
                 bar.set_description(name)
                 futures.append(pool.submit(one, key, block, devices[i % len(devices)]))
+                begun.wait(1)  # tracing the next program would hold up the first block
             wait(futures, return_when=FIRST_EXCEPTION)
         except KeyboardInterrupt:
             stop.set()

@@ -26,7 +26,9 @@ def random_cmdp(
         mask[1, states - 1] = False
         mask[2, 0, actions - 1] = False
         mask[2, 1, 0] = False
-    transition = rng.dirichlet(np.ones(states), size=(layers - 1, states, actions)) * mask[1:].any(2)[:, None, None]
+    transition = (
+        rng.dirichlet(np.ones(states), size=(layers - 1, states, actions)) * np.asarray(mask[1:].any(2))[:, None, None]
+    )
     transition /= transition.sum(axis=-1, keepdims=True)
     reward, cost = rng.random((layers, states, actions)), rng.random((constraints, layers, states, actions))
     loose = cp.make_cmdp(transition, reward, cost, np.full(constraints, float(layers)), action_mask=mask)

@@ -34,10 +34,10 @@ def test_hyperparameters_and_bounds_do_not_recompile():
     given = lanes()
     run = engine.begin(cpdpo.LEARNER, given)
     run = engine.advance(cpdpo.LEARNER, "bernoulli", given, run, 0, 10)
-    compiled = engine.advance._cache_size()  # pyright: ignore[reportFunctionMemberAccess]
+    compiled = engine.advance._cache_size()  # pyright: ignore[reportAttributeAccessIssue]
     other = lanes(learning_rate=0.5, dual_cap=2.0)
     engine.advance(cpdpo.LEARNER, "bernoulli", other, engine.begin(cpdpo.LEARNER, other), 0, 7)
-    assert engine.advance._cache_size() == compiled  # pyright: ignore[reportFunctionMemberAccess]
+    assert engine.advance._cache_size() == compiled  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_cutting_a_run_changes_no_bit():

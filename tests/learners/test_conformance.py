@@ -118,40 +118,27 @@ def test_shapes_and_types(name: str, dtype: str) -> None:
 
 
 @every_learner
-def test_one_step_alone_equals_the_scan(name: str) -> None:
-    """`update` compiled by itself, on the trajectories that the scanned episodes saw."""
-    learner, lanes, draws = base.get(name), _lanes(base.get(name), "tuned", LANES), _draws(EPISODES, LANES)
-    _, scanned, _ = _replayer(name)(lanes, draws)
-    update = jax.jit(learner.update, compiler_options=FAST_COMPILE)
-    state = learner.init(lanes.problem, lanes.hyper)
-    for t in range(5):
-        policy = learner.policy(lanes.problem, lanes.hyper, state)
-        np.testing.assert_allclose(policy, scanned.policy[t], atol=1e-5)
-        seen = jax.tree.map(lambda a, t=t: a[t], scanned.trajectory)
-        state, info = update(lanes.problem, lanes.hyper, state, policy, seen)
-        np.testing.assert_allclose(info.multipliers, scanned.info.multipliers[t], rtol=1e-5, atol=1e-5)
-
-
-@every_learner
-def test_lanes_do_not_know_of_each_other(x64: None, name: str) -> None:
-    """A batch of lanes with different settings = the lanes one by one, in float64."""
+def test_lanes_one_by_one_and_step_by_step_equal_the_batch(x64: None, name: str) -> None:
+    """`update`, compiled by itself for one lane, on what each lane of a scanned batch of different settings saw."""
     learner, n = base.get(name), 100
     lanes, draws = _lanes(learner, "tuned", LANES, np.float64), _draws(n, LANES, np.float64)
     factor = jnp.linspace(0.5, 1.5, LANES)
     lanes = lanes._replace(hyper=jax.tree.map(lambda a: a * factor, lanes.hyper))
-    _, together, _ = _replayer(name)(lanes, draws)
+    _, together, _ = jax.tree.map(np.asarray, _replayer(name)(lanes, draws))
+
+    def step(problem: Problem, hyper: Any, state: Any, trajectory: Trajectory) -> Any:
+        policy = learner.policy(problem, hyper, state)
+        return policy, learner.update(problem, hyper, state, policy, trajectory)
+
+    compiled = jax.jit(step, compiler_options=FAST_COMPILE)
     for b in range(LANES):
-        one = lanes._replace(
-            problem=jax.tree.map(lambda a, b=b: a[..., b : b + 1], lanes.problem),
-            hyper=jax.tree.map(lambda a, b=b: a[..., b : b + 1], lanes.hyper),
-            keys=lanes.keys[:, b : b + 1],
-            optimum=lanes.optimum[b : b + 1],
-        )
-        _, alone, _ = _replayer(name)(one, draws[..., b : b + 1])
-        np.testing.assert_array_equal(alone.trajectory.state[..., 0], together.trajectory.state[..., b])
-        np.testing.assert_array_equal(alone.trajectory.action[..., 0], together.trajectory.action[..., b])
-        np.testing.assert_allclose(alone.policy[..., 0], together.policy[..., b], atol=1e-9)
-        np.testing.assert_allclose(alone.info.multipliers[..., 0], together.info.multipliers[..., b], atol=1e-9)
+        problem, hyper = jax.tree.map(lambda a, b=b: a[..., b : b + 1], (lanes.problem, lanes.hyper))
+        state = learner.init(problem, hyper)
+        for t in range(n):
+            seen = jax.tree.map(lambda a, t=t, b=b: a[t, ..., b : b + 1], together.trajectory)
+            policy, (state, info) = compiled(problem, hyper, state, seen)
+            np.testing.assert_allclose(policy[..., 0], together.policy[t, ..., b], atol=1e-9)
+            np.testing.assert_allclose(info.multipliers[:, 0], together.info.multipliers[t, :, b], atol=1e-9)
 
 
 @every_learner

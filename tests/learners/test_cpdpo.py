@@ -146,7 +146,8 @@ def test_counts_and_sums_stay_exact_beyond_float32():
     plain = jax.jit(lambda: jax.lax.fori_loop(0, n, lambda _, s: s + chunk, jnp.float32(0)))()
     assert float(plain) != pytest.approx(n * float(chunk), rel=1e-3)  # what a plain sum would have done
     problem = base.make_problem(_stacked(), episodes=n, delta=0.05, slater_margin=np.ones(1))
-    assert cpdpo.init(jax.tree.map(jnp.asarray, problem), None).estimates.visits.dtype == jnp.int32
+    hyper = cpdpo.hyperparameters(problem)
+    assert cpdpo.init(jax.tree.map(jnp.asarray, problem), hyper).estimates.visits.dtype == jnp.int32
 
 
 def _stacked():

@@ -118,9 +118,9 @@ class PODB:
         self.hi = np.zeros(self.moves.shape)
         for k, x, a, y in np.ndindex(self.moves.shape):
             n = self.visits[k, x, a]
-            if self.real[k + 1, y] and n == 0:
+            if self.real[k + 1, y] and n == 0:  # pyright: ignore[reportIndexIssue]
                 self.hi[k, x, a, y] = 1.0
-            elif self.real[k + 1, y]:
+            elif self.real[k + 1, y]:  # pyright: ignore[reportIndexIssue]
                 mean = self.moves[k, x, a, y] / n
                 conf = 4.0 * np.sqrt(mean * self.log_term / n) + 28.0 * self.log_term / (3.0 * n)
                 self.lo[k, x, a, y] = max(0.0, mean - conf)
