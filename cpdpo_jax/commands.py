@@ -232,7 +232,7 @@ def _list(asked: cli.List) -> int:
 
     if asked.name:
         learner = learners.get(asked.name)
-        text = (sys.modules[learner.update.__module__].__doc__ or "").strip()
+        text = _about(learner)
         print(json.dumps({"name": learner.name, "about": text}) if asked.json else f"{learner.name}: {text}")
     elif asked.json:
         print(json.dumps({"environments": list(envs.names()), "learners": learners.names()}))
@@ -240,9 +240,14 @@ def _list(asked: cli.List) -> int:
         print("environments:\n  " + envs.help().replace("\n", "\n  "))
         print("learners:")
         for name in learners.names():
-            text = (sys.modules[learners.get(name).update.__module__].__doc__ or "").strip().partition("\n")[0]
-            print(f"  {name:24}{text}")
+            print(f"  {name:24}{_about(learners.get(name)).partition(chr(10))[0]}")
     return 0
+
+
+def _about(learner: Any) -> str:
+    """The docstring of the module that a learner comes from; a user's own may have none."""
+    module = sys.modules.get(learner.update.__module__ or "")
+    return (getattr(module, "__doc__", None) or "a learner of your own").strip()
 
 
 def _bench(asked: cli.Bench) -> int:
