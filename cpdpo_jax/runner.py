@@ -95,7 +95,8 @@ def run_all(
                     break
                 name = f"{block['learner']} on {block['environment']['name']}"
                 bar.set_description(f"{name}: compiling" if kind(block) not in _COMPILED else name)
-                _compile(block)
+                with jax.default_device(devices[0]):  # as the blocks run: another context is another compilation
+                    _compile(block)
                 bar.set_description(name)
                 futures.append(pool.submit(one, key, block, devices[i % len(devices)]))
                 begun.wait(1)  # tracing the next program would hold up the first block

@@ -186,7 +186,8 @@ def _run(
             futures: list[Future[Record]] = []
             try:
                 bar.set_description(f"{work.phases[-1].learner.name}: compiling")
-                compile_block(work, lanes[0])
+                with jax.default_device(devices[0]):  # as the blocks run: another context is another compilation
+                    compile_block(work, lanes[0])
                 bar.set_description(work.phases[-1].learner.name)
                 futures += [pool.submit(one, work, x, devices[i % len(devices)]) for i, x in enumerate(lanes)]
                 failed = any(future.exception() for future in wait(futures, return_when=FIRST_EXCEPTION).done)
