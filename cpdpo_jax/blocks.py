@@ -1,7 +1,8 @@
 """Blocks of lanes: cutting a run into pieces that fit the cache, and taking one piece through time.
 
 Results do not depend on how lanes are cut into blocks: draws are a function of the lane alone, and every block is
-padded to a multiple of `LANE_MULTIPLE`, so that each lane is computed by vector code.
+padded to a multiple of `LANE_MULTIPLE`, so that each lane is computed by vector code. Learners that run on the host
+have narrow blocks without padding.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cpdpo_jax import draws, engine, monitor, settings
+from cpdpo_jax import draws, engine, host, monitor, settings
 from cpdpo_jax.envs.build import stack, unstack
 from cpdpo_jax.learners.base import Learner, Problem
 from cpdpo_jax.learners.fixed import KnownPolicy, plug_in_slater_margin
@@ -24,6 +25,7 @@ from cpdpo_jax.rollout import make_model
 from cpdpo_jax.types import CMDP
 
 LANE_MULTIPLE = 32  # narrower blocks are unrolled by the compiler, and then rounded otherwise
+HOST_LANES = 4  # most lanes of a block that runs on the host: small, so that the cores end together
 CALL_SECONDS = 0.5  # of one call to the device: progress and Ctrl-C come at this rhythm
 KEEP_SECONDS = 5.0  # between snapshots of a stored run
 
@@ -63,6 +65,11 @@ class Work:
     known_policy: np.ndarray | None = None  # [L,S,A,instances] for a learner that `plays` one
     first_instance: int = 0  # position of the first instance in the batch it was taken from: its luck depends on it
 
+    @property
+    def on_host(self) -> bool:
+        """Nothing of it is compiled."""
+        return all(phase.learner.host for phase in self.phases)
+
     @cached_property
     def calls(self) -> list[int]:
         """Where a call to the device must end: the checkpoints and the ends of the phases."""
@@ -78,6 +85,7 @@ class Record(NamedTuple):
     multiplier: np.ndarray  # [C,M,B] of the last episode
     gaps: np.ndarray  # [C,1+M,B] of the last episode
     epochs: np.ndarray  # [C,B]
+    infeasible: np.ndarray  # [C,B]; NaN for learners that solve no LPs
     failures: np.ndarray  # [C,6,B] of the monitor
     slack: np.ndarray  # [C,6,B]
     widths: np.ndarray  # [C,2,B] cumulative
@@ -128,6 +136,7 @@ def empty_record(work: Work, n_lanes: int) -> Record:
         multiplier=nan(n, m),
         gaps=nan(n, 1 + m),
         epochs=nan(n),
+        infeasible=nan(n),
         failures=nan(n, events),
         slack=nan(n, events),
         widths=nan(n, 2),
@@ -139,8 +148,18 @@ def empty_record(work: Work, n_lanes: int) -> Record:
 
 
 def make_lanes(work: Work, lane: Lane, phase: Phase, slater_margin: np.ndarray) -> engine.Lanes:
-    """The device arrays of a block in a phase; `slater_margin` [B] is the learner's belief."""
+    """The device arrays of a block in a phase; `slater_margin` [B] is the learner's belief.
 
+    For a learner that runs on the host NumPy arrays in float64, whatever the run's type.
+    """
+    if phase.learner.host:
+        with jax.enable_x64(True):
+            lanes = _make_lanes(replace(work, dtype=np.dtype(np.float64)), lane, phase, slater_margin)
+        return jax.tree.map(np.asarray, lanes)
+    return _make_lanes(work, lane, phase, slater_margin)
+
+
+def _make_lanes(work: Work, lane: Lane, phase: Phase, slater_margin: np.ndarray) -> engine.Lanes:
     def put(array: Any) -> jax.Array:
         array = np.asarray(array)
         return jnp.asarray(array if array.dtype == bool else array.astype(work.dtype))
@@ -170,7 +189,7 @@ def compile_block(work: Work, lane: Lane) -> None:
     """Compile what the blocks of a learner run, by a call of no episodes."""
     for phase in work.phases[:2]:  # later phases have the shapes of the second
         lanes = make_lanes(work, lane, phase, np.asarray(work.problem.slater_margin)[lane.instance])
-        engine.advance(phase.learner, work.cmdp.noise, lanes, _begin(phase.learner, lanes), 0, 0)
+        advance(phase.learner, work.cmdp.noise, lanes, begin(phase.learner, lanes), 0, 0)
 
 
 def run_block(
@@ -194,7 +213,7 @@ def run_block(
         t, believed, record = start.episode, start.believed, start.record
     phase = next(one for one in work.phases if t <= one.last)
     lanes = make_lanes(work, lane, phase, believed)
-    run = _begin(phase.learner, lanes)
+    run = begin(phase.learner, lanes)
     if start is not None:
         run = _restored(run, start.run)
 
@@ -210,11 +229,11 @@ def run_block(
                 believed = plug_in_slater_margin(lanes.problem, run.state)
             phase = work.phases[work.phases.index(phase) + 1]
             lanes = make_lanes(work, lane, phase, believed)
-            run = _begin(phase.learner, lanes)._replace(sums=run.sums, carry=run.carry)
+            run = begin(phase.learner, lanes)._replace(sums=run.sums, carry=run.carry)
         while t < end and not stop():
             n = min(size, end - t)
             started = time.perf_counter()
-            run = jax.block_until_ready(engine.advance(phase.learner, work.cmdp.noise, lanes, run, t, t + n))
+            run = jax.block_until_ready(advance(phase.learner, work.cmdp.noise, lanes, run, t, t + n))
             if n == size:  # a shorter call says little about the rhythm
                 size = max(1, min(4 * n, int(n * CALL_SECONDS / max(time.perf_counter() - started, 1e-6))))
             t += n
@@ -231,18 +250,34 @@ def run_block(
             break
     if keep is not None and stop():
         keep(snapshot())
-    record.policy[...] = _policy(phase.learner, lanes.problem, lanes.hyper, run.state)
+    record.policy[...] = _policy(phase.learner, lanes, run.state)
     record.slater_margin[...] = believed
     record.done[...] = t
     return record
 
 
+def begin(learner: Learner, lanes: engine.Lanes) -> engine.Run:
+    """Before the first episode, on the device or on the host."""
+    return host.begin(learner, lanes) if learner.host else _compiled_begin(learner, lanes)
+
+
+def advance(learner: Learner, noise: str, lanes: engine.Lanes, run: engine.Run, first: int, last: int) -> engine.Run:
+    """Episodes first..last-1, on the device or on the host."""
+    return (host if learner.host else engine).advance(learner, noise, lanes, run, first, last)
+
+
+def _policy(learner: Learner, lanes: engine.Lanes, state: Any) -> Any:
+    if learner.host:
+        return host.policy(learner, lanes, state)
+    return _compiled_policy(learner, lanes.problem, lanes.hyper, state)
+
+
 # one small program each instead of one per operation: a third of a second less before the first episode
-_begin = jax.jit(engine.begin, static_argnums=0)
+_compiled_begin = jax.jit(engine.begin, static_argnums=0)
 
 
 @partial(jax.jit, static_argnums=0)
-def _policy(learner: Learner, problem: Problem, hyper: Any, state: Any) -> jax.Array:
+def _compiled_policy(learner: Learner, problem: Problem, hyper: Any, state: Any) -> jax.Array:
     return learner.policy(problem, hyper, state)
 
 
@@ -252,7 +287,8 @@ def _restored(run: engine.Run, leaves: list[np.ndarray]) -> engine.Run:
     wanted = [(leaf.shape, np.dtype(leaf.dtype)) for leaf in like]
     if [(leaf.shape, leaf.dtype) for leaf in leaves] != wanted:
         raise ValueError("the snapshot is of another learner, environment or version.")
-    return jax.tree.unflatten(kind, [jnp.array(leaf) for leaf in leaves])
+    put = np.array if isinstance(like[0], np.ndarray) else jnp.array
+    return jax.tree.unflatten(kind, [put(leaf) for leaf in leaves])
 
 
 def _write(record: Record, at: int, t: int, run: engine.Run) -> None:
@@ -260,6 +296,8 @@ def _write(record: Record, at: int, t: int, run: engine.Run) -> None:
     exact = jax.tree.map(lambda sums, lost: np.asarray(sums, float) - np.asarray(lost, float), run.sums, run.carry)
     record.strong[at], record.weak[at], record.multiplier_mean[at] = exact.strong, exact.weak, exact.multipliers / t
     record.multiplier[at], record.gaps[at], record.epochs[at] = run.info.multipliers, run.gaps, run.info.epochs
+    if run.info.infeasible is not None:
+        record.infeasible[at] = run.info.infeasible
     if run.watch is not None:
         record.failures[at], record.slack[at] = run.watch.failures, run.watch.slack
         record.widths[at] = np.asarray(run.watch.widths, float) - np.asarray(run.watch.widths_carry, float)

@@ -164,15 +164,30 @@ class List(Common):
 
 @dataclass(frozen=True)
 class Bench(Common):
-    """Compile time, and microseconds per seed and episode on one core.
+    """Speed: CPD-PO beside a hand-written anchor and naive programs, all learners, where the time goes.
 
-    example: cpdpo bench --learner cpdpo --env random:layers=5,states=5,actions=3,constraints=2
+    examples:
+      cpdpo bench --quick
+      cpdpo bench --anchor anchor.cpp --sizes 5,5,3,2 8,8,4,2 --seeds 8 512
+      cpdpo bench --scaling
     """
 
-    learner: Annotated[Many, _flag("NAME...")] = ("cpdpo",)
-    """learners"""
-    env: Annotated[Many, _flag("NAME[:PARAMETER=VALUE,...]...")] = ("random",)
-    """environments"""
+    anchor: Annotated[str, _flag("FILE.cpp")] = ""
+    """C++ program to compare with; needs a C++ compiler"""
+    sizes: Annotated[Many, _flag("L,S,A,M...")] = ()
+    """layers, states, actions and constraints (five sizes from 3,3,2,1 to 20,20,5,1)"""
+    seeds: Annotated[Many, _flag("N...")] = ()
+    """numbers of seeds; up to 8 run on one core (8 64 512)"""
+    part: Annotated[Many, _flag("NAME...")] = ()
+    """only these: speed, naive, baselines, flame, device"""
+    scaling: Annotated[bool, _flag("")] = False
+    """only throughput against seeds (1 to 4096) and cores"""
+    memory: Annotated[bool, _flag("")] = False
+    """only peak memory against T"""
+    quick: Annotated[bool, _flag("")] = False
+    """two small sizes, short measurements, compiled programs from the cache"""
+    seconds: Annotated[float, _flag("S")] = 0.0
+    """of one measurement (1, quick: 0.2)"""
     json: Annotated[bool, _flag("")] = False
     """print JSON"""
 

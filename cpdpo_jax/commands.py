@@ -251,18 +251,9 @@ def _about(learner: Any) -> str:
 
 
 def _bench(asked: cli.Bench) -> int:
-    from cpdpo_jax.expansion import expand
-    from cpdpo_jax.runner import probe
+    from cpdpo_jax import bench
 
-    table = {"learners": list(asked.learner), "environments": list(asked.env), "episodes": 1_000_000, "seeds": 32}
-    measured = probe(expand(configuration.build(table)).values())
-    if asked.json:
-        print(json.dumps(measured._asdict()))
-        return 0
-    for name, value in measured.microseconds.items():
-        print(f"{name}: {value:.2f} microseconds per seed and episode on one core, blocks of 32 seeds")
-    print(f"{measured.compilations} compilations: {measured.compile_seconds:.1f} s (less if compiled before)")
-    return 0
+    return bench.run(asked)
 
 
 def _say(text: str) -> None:

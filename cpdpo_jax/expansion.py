@@ -1,8 +1,8 @@
 """From a configuration to blocks, and from a block's description to the arrays it runs on.
 
-A block is one learner on one instance under one setting for up to `block` seeds. Its description is a table of plain
-values, its key the hash of it. Blocks share nothing, so any number of threads, or machines under a scheduler, can be
-handed them.
+A block is one learner on one instance under one setting for up to `block` seeds (`HOST_LANES` on the host). Its
+description is a table of plain values, its key the hash of it. Blocks share nothing, so any number of threads, or
+machines under a scheduler, can be handed them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from cpdpo_jax import _inputs, envs, oracle, settings
-from cpdpo_jax.blocks import Lane, Work, narrow
+from cpdpo_jax.blocks import HOST_LANES, Lane, Work, narrow
 from cpdpo_jax.config import Config, digest, show_environment
 from cpdpo_jax.envs.build import unstack
 from cpdpo_jax.simulation import Plan, prepare
@@ -38,15 +38,15 @@ def expand(config: Config) -> dict[str, Block]:
             for learner in config.learners:
                 for setting in _settings(config, learner):
                     kind = {"learner": learner, "environment": environment, "setting": setting, "episodes": episodes}
-                    _plan(json.dumps(kind | shared))
+                    width = HOST_LANES if _plan(json.dumps(kind | shared)).works[0].on_host else config.block
                     for instance in range(cmdp.batch_shape[0]):
-                        for first in range(0, len(seeds), config.block):
+                        for first in range(0, len(seeds), width):
                             block = {
                                 **kind,
                                 **shared,
                                 "instance": instance,
-                                "width": config.block,
-                                "seeds": seeds[first : first + config.block],
+                                "width": width,
+                                "seeds": seeds[first : first + width],
                             }
                             blocks[digest(block)] = block
     return blocks
@@ -55,7 +55,8 @@ def expand(config: Config) -> dict[str, Block]:
 def ready(block: Block) -> tuple[Plan, Work, Lane]:
     """The work and the lanes of a block, from its description alone."""
     plan = _plan(json.dumps({name: block[name] for name in ("learner", "environment", "setting", "episodes", *SHARED)}))
-    seeds, width = np.asarray(block["seeds"]), block["width"]
+    seeds = np.asarray(block["seeds"])
+    width = len(seeds) if plan.works[0].on_host else block["width"]
     at = np.minimum(np.arange(width), len(seeds) - 1)  # padded with the last seed
     nothing = np.zeros(width, int)
     lane = Lane(instance=nothing, setting=nothing, seed=seeds[at], real=np.arange(width) < len(seeds))

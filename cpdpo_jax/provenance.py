@@ -40,9 +40,9 @@ def versions() -> dict[str, str]:
     home = Path(__file__).parent
     code = hashlib.sha256()
     for path in sorted(home.rglob("*.py")):
-        if path.name not in NOT_NUMERIC:
+        if path.name not in NOT_NUMERIC and path.parent.name != "bench":
             code.update(path.read_bytes())
-    here = {name: metadata.version(name) for name in ("jax", "jaxlib", "numpy")}
+    here = {name: metadata.version(name) for name in ("jax", "jaxlib", "numpy", "highspy")}
     return {"cpdpo_jax": cpdpo_jax.__version__, "code": code.hexdigest()[:12], **here}
 
 

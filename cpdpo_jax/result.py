@@ -87,7 +87,7 @@ class Result:
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """One row per learner, instance, setting, seed, checkpoint and constraint."""
-        names = [*METRICS, "multiplier", "regret_gap", "violation_gap", "epochs"]
+        names = [*METRICS, "multiplier", "regret_gap", "violation_gap", "epochs", "infeasible"]
         frame = self.data[names].to_dataframe().reset_index()
         atomic.write(path, frame.to_csv(index=False))
 
@@ -145,7 +145,8 @@ def assemble(
             "violation_gap": (per_constraint, full["gaps"][..., 1:], {"units": "cost", "long_name": "V(g) - alpha"}),
             "multiplier": (per_constraint, full["multiplier"], {"units": "reward per cost"}),
             "multiplier_mean": (per_constraint, full["multiplier_mean"], {"units": "reward per cost"}),
-            "epochs": (curve, full["epochs"], {"units": "confidence sets"}),
+            "epochs": (curve, full["epochs"], {"units": "confidence sets, or LPs solved"}),
+            "infeasible": (curve, full["infeasible"], {"units": "LPs without a solution; NaN: solves none"}),
             "final_policy": (("learner", *LANE_DIMS, "layer", "state", "action"), full["policy"]),
             "believed_slater_margin": (("learner", *LANE_DIMS), full["slater_margin"], {"units": "cost"}),
             "first_non_finite": (("learner", *LANE_DIMS), full["first_bad"], {"units": "episode, 0 for none"}),

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cpdpo_jax.kernels._loops import fold
+from cpdpo_jax.kernels._loops import NARROW, fold
 from cpdpo_jax.types import CMDP, Trajectory
 
 
@@ -47,19 +47,37 @@ def make_model(cmdp: CMDP, lanes: np.ndarray | None, dtype) -> Model:
     )
 
 
-def at_index(index: jax.Array, table, length: int) -> jax.Array:
-    """table(index), chosen lane by lane among table(0..length-1): selects vectorise over lanes, a gather does not."""
-    chosen = table(0)
+def at_index(index: jax.Array, table: jax.Array) -> jax.Array:
+    """table[index], lane by lane: table [N,...,B or 1], index [B] -> [...,B].
+
+    Narrow tables by selects, which vectorise over lanes; wide ones by a gather, which does not but is one operation.
+    """
+    if table.shape[0] > NARROW:
+        at = index.reshape((1,) * (table.ndim - 1) + index.shape)
+        wide = jnp.broadcast_to(table, (*table.shape[:-1], index.shape[-1]))
+        return jnp.take_along_axis(wide, at, axis=0)[0]
+    return _select(index, lambda i: table[i], table.shape[0])
+
+
+def _select(index: jax.Array, entry, length: int) -> jax.Array:
+    """entry(index) among entry(0..length-1)."""
+    chosen = entry(0)
     for i in range(1, length):
-        chosen = jnp.where(index == i, table(i), chosen)
+        chosen = jnp.where(index == i, entry(i), chosen)
     return chosen
 
 
 def at_pairs(trajectory_state: jax.Array, trajectory_action: jax.Array, table: jax.Array) -> jax.Array:
     """The entries of `table` [..., L,S,A,B] at the visited pairs [L,B] -> [..., L,B]."""
-    n_states, n_actions = table.shape[-3:-1]
-    rows = [at_index(trajectory_state, lambda x, a=a: table[..., x, a, :], n_states) for a in range(n_actions)]
-    return at_index(trajectory_action, lambda a: rows[a], n_actions)
+    n_states, n_actions, lanes = table.shape[-3:]
+    if n_states > NARROW:
+        flat = table.reshape(*table.shape[:-3], n_states * n_actions, lanes)
+        flat = jnp.broadcast_to(flat, (*flat.shape[:-1], trajectory_state.shape[-1]))
+        at = (trajectory_state * n_actions + trajectory_action)[:, None]
+        at = at.reshape((1,) * (flat.ndim - at.ndim) + at.shape)
+        return jnp.take_along_axis(flat, at, axis=-2)[..., 0, :]
+    rows = [_select(trajectory_state, lambda x, a=a: table[..., x, a, :], n_states) for a in range(n_actions)]
+    return _select(trajectory_action, lambda a: rows[a], n_actions)
 
 
 def rollout(model: Model, policy: jax.Array, uniforms: jax.Array, noise: str) -> Trajectory:
@@ -73,18 +91,15 @@ def rollout(model: Model, policy: jax.Array, uniforms: jax.Array, noise: str) ->
     until = [policy[:, :, 0]]
     for a in range(1, n_actions):
         until.append(until[-1] + policy[:, :, a])
-    until = [jnp.where(model.last_action[:, :, a], 2, until[a]) for a in range(n_actions)]
+    until = jnp.where(model.last_action, 2, jnp.stack(until, axis=2))  # [L,S,A,B]
     states = jnp.zeros((n_layers, *lanes), jnp.int32)
     actions = jnp.zeros((n_layers, *lanes), jnp.int32)
     for k in range(n_layers):
-        x = states[k]
-        for a in range(n_actions - 1):
-            passed = at_index(x, lambda i, a=a, k=k: until[a][k, i], n_states) <= uniforms[k, 0]
-            actions = actions.at[k].add(passed.astype(jnp.int32))
+        passed = (at_index(states[k], until[k]) <= uniforms[k, 0]).astype(jnp.int32)  # [A,B]
+        actions = actions.at[k].set(fold(n_actions, lambda a, passed=passed: passed[a]))
         if k + 1 == n_layers:
             break
-        rows = [at_index(x, lambda i, a=a, k=k: model.arrival[k, i, a], n_states) for a in range(n_actions)]
-        row = at_index(actions[k], lambda a, rows=rows: rows[a], n_actions)  # [S,B]
+        row = at_index(actions[k], at_index(states[k], model.arrival[k]))  # [S,B]
         passed = (row <= uniforms[k, 1]).astype(jnp.int32)
         states = states.at[k + 1].set(fold(n_states, lambda y, passed=passed: passed[y]))
     mean = at_pairs(states, actions, model.payoff)  # [1+M,L,B]

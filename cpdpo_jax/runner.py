@@ -14,8 +14,7 @@ import jax
 import numpy as np
 from tqdm.auto import tqdm
 
-from cpdpo_jax import engine
-from cpdpo_jax.blocks import KEEP_SECONDS, compile_block, make_lanes, run_block
+from cpdpo_jax.blocks import KEEP_SECONDS, advance, begin, compile_block, make_lanes, run_block
 from cpdpo_jax.config import show_environment
 from cpdpo_jax.expansion import Block, description, kind, ready
 from cpdpo_jax.result import assemble
@@ -137,7 +136,7 @@ def probe(blocks: Iterable[Block]) -> Probe:
             compiling += time.perf_counter() - started
             seen[of] = _seconds_per_episode(block)
             name = f"{block['learner']} on {show_environment(block['environment'])}"
-            rates[name] = 1e6 * seen[of] / block["width"]
+            rates[name] = 1e6 * seen[of] / len(ready(block)[2].seed)
         running += seen[of] * block["episodes"]
         _, work, lane = ready(block)
         m = work.cmdp.n_constraints
@@ -150,10 +149,10 @@ def _seconds_per_episode(block: Block) -> float:
     _, work, lane = ready(block)
     phase = work.phases[-1]
     lanes = make_lanes(work, lane, phase, np.asarray(work.problem.slater_margin)[lane.instance])
-    run, n = engine.begin(phase.learner, lanes), 16
+    run, n = begin(phase.learner, lanes), 16
     while True:
         started = time.perf_counter()
-        run = jax.block_until_ready(engine.advance(phase.learner, work.cmdp.noise, lanes, run, 0, n))
+        run = jax.block_until_ready(advance(phase.learner, work.cmdp.noise, lanes, run, 0, n))
         spent = time.perf_counter() - started
         if spent > PROBE_SECONDS or n >= block["episodes"]:
             return spent / n

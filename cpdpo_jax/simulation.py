@@ -17,13 +17,13 @@ from jax.experimental.compilation_cache import compilation_cache
 from tqdm.auto import tqdm
 
 from cpdpo_jax import _inputs, oracle, settings
-from cpdpo_jax.blocks import LANE_MULTIPLE, Lane, Record, Work, compile_block, run_block
+from cpdpo_jax.blocks import HOST_LANES, LANE_MULTIPLE, Lane, Record, Work, compile_block, run_block
 from cpdpo_jax.learners import base
 from cpdpo_jax.learners.base import Learner
 from cpdpo_jax.result import NonFiniteError, Result, assemble
 from cpdpo_jax.types import CMDP
 
-CACHE_BYTES = 2**20  # of a block's counts and confidence sets on a CPU core: what stays in the cache
+CACHE_BYTES = 3 * 2**18  # of a block's counts and confidence sets on a CPU core: what stays in the cache
 DEVICE_LANES = 4096  # lanes of a block on an accelerator
 
 
@@ -212,21 +212,29 @@ def cores() -> int:
 
 
 def _cut(work: Work, seeds: np.ndarray, block: int | None, workers: int, platform: str) -> list[Lane]:
-    """All lanes of a learner, instance by instance, in blocks of one width; the last is padded with its last lane."""
+    """All lanes of a learner, instance by instance, in blocks of one width; the last is padded with its last lane.
+
+    Blocks on the host are narrow, and none is padded.
+    """
     shape = (work.cmdp.batch_shape[0], len(work.settings), len(seeds))
     instance, setting, seed = (index.ravel() for index in np.indices(shape))
     count = len(seed)
-    wanted = block
-    if wanted is None:
+    wanted, multiple = block, LANE_MULTIPLE
+    if work.on_host:
+        wanted, multiple = block or min(HOST_LANES, math.ceil(count / workers)), 1
+    elif wanted is None:
         n_layers, n_states, n_actions = work.cmdp.reward.shape[:3]
         bytes_per_lane = 16 * n_layers * n_states * n_actions * (n_states + 4)
         fits = CACHE_BYTES // bytes_per_lane if platform == "cpu" else DEVICE_LANES
         wanted = min(fits, math.ceil(count / workers))
-    width = max(1, math.ceil(wanted / LANE_MULTIPLE)) * LANE_MULTIPLE
+        multiple = 2 * LANE_MULTIPLE if wanted >= 2 * LANE_MULTIPLE else LANE_MULTIPLE  # whole rounds of vector code
+        wanted = wanted // multiple * multiple
+    width = max(1, math.ceil(wanted / multiple)) * multiple
     cut = []
     for first in range(0, count, width):
-        at = np.minimum(np.arange(first, first + width), count - 1)
-        real = np.arange(first, first + width) < count
+        end = min(first + width, count) if work.on_host else first + width
+        at = np.minimum(np.arange(first, end), count - 1)
+        real = np.arange(first, end) < count
         cut.append(Lane(instance=instance[at], setting=setting[at], seed=seeds[seed[at]], real=real))
     return cut
 

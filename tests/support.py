@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import cpdpo_jax as cp
-from cpdpo_jax import engine
+from cpdpo_jax import engine, host
 from cpdpo_jax.learners import base
 from cpdpo_jax.learners.base import Learner
 from cpdpo_jax.rollout import make_model
@@ -67,3 +67,19 @@ def lanes_for(
         keys=jnp.zeros((2, n_lanes), jnp.uint32),
         optimum=jnp.zeros(n_lanes, dtype),
     )
+
+
+def replay_on_host(learner: Learner, noise: str, lanes: engine.Lanes, draws: Any) -> tuple[Any, engine.Episode]:
+    """`engine.replay` for a host learner: (last state [...,B], episodes [n,...,B])."""
+    ends, played = [], []
+    for b in range(draws.shape[-1]):
+        one, episodes = host.lane(lanes, b), []
+        state = learner.init(one.problem, one.hyper)
+        for draw in np.asarray(draws, float)[..., b]:
+            policy = learner.policy(one.problem, one.hyper, state)
+            trajectory = host.rollout(one.model, policy, draw, noise)
+            state, info = learner.update(one.problem, one.hyper, state, policy, trajectory)
+            episodes.append(engine.Episode(policy, trajectory, np.zeros(0), info))  # pyright: ignore[reportArgumentType]
+        ends.append(state)
+        played.append(jax.tree.map(lambda *leaves: np.stack(leaves), *episodes))
+    return tuple(jax.tree.map(lambda *leaves: np.stack(leaves, axis=-1), *each) for each in (ends, played))  # pyright: ignore

@@ -7,37 +7,64 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from cpdpo_jax import engine
-from cpdpo_jax.learners import cpdpo
+from cpdpo_jax.kernels._accelerate import pure_jax
+from cpdpo_jax.learners import Info, Learner, cpdpo, fixed
 from tests.support import lanes_for, random_cmdp
 
 
-def lanes(**changed):
-    cmdp = random_cmdp(3, 3, 2, 2, seed=5)
+def lanes(states=3, **changed):
+    cmdp = random_cmdp(3, states, 2, 2, seed=5)
     return lanes_for(
         cpdpo.LEARNER, cmdp, episodes=1000, preset="tuned", rho=0.5, dtype=np.float32, n_lanes=32, **changed
     )
 
 
-def test_the_loop_lowers_for_cuda():
+@pytest.mark.parametrize("states", [3, 9])  # 9: on a CPU this is where the compiled kernels take over
+def test_the_loop_lowers_for_cuda(states):
     """Lowering only: there is no GPU here."""
-    given = lanes()
-    loop = partial(engine.advance, cpdpo.LEARNER, "bernoulli")
-    exported = jax.export.export(jax.jit(loop), platforms=["cuda"])(
-        given, engine.begin(cpdpo.LEARNER, given), jnp.int32(0), jnp.int32(10)
-    )
+    given = lanes(states)
+    traced = engine.advance_compiled.__wrapped__  # pyright: ignore[reportAttributeAccessIssue]
+    loop = partial(traced, cpdpo.LEARNER, "bernoulli")
+    with pure_jax():
+        exported = jax.export.export(jax.jit(loop), platforms=["cuda"])(
+            given, engine.begin(cpdpo.LEARNER, given), jnp.int32(0), jnp.int32(10)
+        )
     assert exported.platforms == ("cuda",)
+    assert "cpdpo_jax_" not in exported.mlir_module()
+
+
+def sums_and_sorts(problem, hyper, state, policy, trajectory):
+    """An update with operations that XLA's CPU compiler has no code for inside one function."""
+    mixed = jnp.einsum("lsab,lsab->b", policy, policy) + jnp.sort(trajectory.reward, axis=0).sum(axis=0)
+    return state + mixed, Info(0 * problem.threshold, 0 * trajectory.state[0])
+
+
+def test_a_learner_of_any_operations_runs():
+    """Where the loop can not be one function it runs in pieces."""
+    learner = Learner(
+        name="sums_and_sorts",
+        hyperparameters=fixed.UNIFORM.hyperparameters,
+        init=lambda problem, hyper: jnp.zeros(problem.threshold.shape[1], problem.threshold.dtype),
+        policy=fixed.UNIFORM.policy,
+        update=sums_and_sorts,
+    )
+    given = lanes()._replace(hyper=())
+    run = engine.advance(learner, "bernoulli", given, engine.begin(learner, given), 0, 20)
+    assert np.isfinite(run.state).all()
+    assert (np.asarray(run.state) > 0).all()
 
 
 def test_hyperparameters_and_bounds_do_not_recompile():
     given = lanes()
     run = engine.begin(cpdpo.LEARNER, given)
     run = engine.advance(cpdpo.LEARNER, "bernoulli", given, run, 0, 10)
-    compiled = engine.advance._cache_size()  # pyright: ignore[reportAttributeAccessIssue]
+    compiled = engine.advance_compiled._cache_size()  # pyright: ignore[reportAttributeAccessIssue]
     other = lanes(learning_rate=0.5, dual_cap=2.0)
     engine.advance(cpdpo.LEARNER, "bernoulli", other, engine.begin(cpdpo.LEARNER, other), 0, 7)
-    assert engine.advance._cache_size() == compiled  # pyright: ignore[reportAttributeAccessIssue]
+    assert engine.advance_compiled._cache_size() == compiled  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_cutting_a_run_changes_no_bit():

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-NARROW = 8  # layers up to this width have their breakpoints unrolled, wider ones loop over them
+NARROW = 8  # layers up to this width have their breakpoints unrolled; wider ones loop over them, or are `compiled`
 
 
 def fold(length: int, term: Callable[[int], Any], combine: Callable = operator.add) -> Any:

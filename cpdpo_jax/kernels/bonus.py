@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from cpdpo_jax.kernels._accelerate import compiled_kernels, over_lanes
 from cpdpo_jax.kernels._loops import batch_shape, fold
 from cpdpo_jax.kernels.extreme import Box, extreme, make_box
 
@@ -41,6 +42,11 @@ def dilated_bonus_in_box(policy: jax.Array, bonus: jax.Array, box: Box, dilation
     """`dilated_bonus` for a box whose sums are already made."""
     n_layers, n_states, n_actions = policy.shape[:3]
     batch = batch_shape(policy.ndim - 3, (policy, 3), (bonus, 2), (box.lower, 4))
+    compiled = compiled_kernels(n_states)
+    if compiled is not None:
+        factor = jnp.broadcast_to(dilation, batch)
+        parts = (box.lower, 4), (box.spread, 4), (box.slack, 3)
+        return over_lanes(compiled.dilated_bonus, (policy, 3), (bonus, 2), (factor, 0), *parts)[0]
     dtype = jnp.result_type(policy, bonus, box.lower, dilation)
     dilated = jnp.zeros((n_layers, n_states, n_actions, *batch), dtype).at[-1].set(bonus[-1, :, None])
     ahead = jnp.zeros((n_layers, n_states, *batch), dtype).at[-1].set(bonus[-1])  # sum_a pi(a|x) B(x,a)

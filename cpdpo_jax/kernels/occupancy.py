@@ -12,6 +12,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from cpdpo_jax.kernels._accelerate import compiled_kernels, over_lanes
 from cpdpo_jax.kernels._loops import NARROW, batch_shape, fold
 from cpdpo_jax.kernels.extreme import Box, extreme, make_box
 
@@ -33,6 +34,11 @@ def occupancy_bounds_in_box(policy: jax.Array, box: Box) -> tuple[jax.Array, jax
     Deviation: occupancy-clip. The clips only undo rounding (a row that sums to 1 - 1e-7): 0 <= low <= up <= 1 holds
     exactly, and PO-DB divides by up + gamma with a gamma that may be as small as the rounding.
     """
+    compiled = compiled_kernels(policy.shape[1])
+    if compiled is not None:
+        parts = (box.lower, 4), (box.spread, 4), (box.slack, 3), (box.excess, 3)
+        low, up = over_lanes(compiled.occupancy_bounds, (policy, 3), *parts)
+        return low, up
     up = jnp.clip(_reach(policy, box, maximize=True), 0, 1)
     return jnp.clip(_reach(policy, box, maximize=False), 0, up), up
 

@@ -18,14 +18,11 @@ def policy_value(transition: jax.Array, policy: jax.Array, payoff: jax.Array) ->
     batch = batch_shape(policy.ndim - 3, (transition, 4), (policy, 3), (payoff, 4))
     values = jnp.zeros((n_layers, payoff.shape[0], n_states, *batch), jnp.result_type(transition, policy, payoff))
     for k in reversed(range(n_layers)):
-
-        def q(a: int, k=k, values=values) -> jax.Array:  # [K,S,*B]
-            if k == n_layers - 1:
-                return payoff[:, k, :, a]
+        q = payoff[:, k]  # [K,S,A,*B]
+        if k < n_layers - 1:
             ahead = values[k + 1]
-            return payoff[:, k, :, a] + fold(n_states, lambda y: transition[k, None, :, a, y] * ahead[:, None, y])
-
-        values = values.at[k].set(fold(n_actions, lambda a, k=k, q=q: policy[k, None, :, a] * q(a)))
+            q = q + fold(n_states, lambda y, k=k, of=ahead: transition[k, None, :, :, y] * of[:, None, None, y])
+        values = values.at[k].set(fold(n_actions, lambda a, k=k, q=q: policy[k, None, :, a] * q[:, :, a]))
     return jnp.moveaxis(values, 0, 1)
 
 

@@ -34,9 +34,11 @@ def confidence_set(
     an empty set.
     """
     log_term = jnp.asarray(log_term)
-    n = jnp.maximum(visits, 1)[:, :, :, None]
-    estimate = transition_counts / n.astype(log_term.dtype)
-    width = 4 * jnp.sqrt(estimate * log_term / n) + 28 * log_term / (3 * n)
+    per_visit = (
+        1 / jnp.maximum(visits, 1).astype(log_term.dtype)[:, :, :, None]
+    )  # one division a pair, not three a state
+    estimate = transition_counts * per_visit
+    width = 4 * jnp.sqrt(estimate * (log_term * per_visit)) + 28 / 3 * (log_term * per_visit)
     unseen = (visits == 0)[:, :, :, None]
     real = next_state_mask[:, None, None]
     zero = jnp.zeros_like(width)

@@ -3,7 +3,7 @@
 One module per learner; `names()` lists them, `get(name)` finds one, `register` adds your own.
 """
 
-from cpdpo_jax.learners import cpdpo, fixed, optdual, optprimaldual, podb, regularized
+from cpdpo_jax.learners import cpdpo, fixed, optcmdp, optcmdp_bonus, optdual, optprimaldual, podb, regularized
 from cpdpo_jax.learners.base import Info, Learner, NoHyperparameters, Problem, get, names, register
 
 __all__ = [
@@ -15,6 +15,8 @@ __all__ = [
     "fixed",
     "get",
     "names",
+    "optcmdp",
+    "optcmdp_bonus",
     "optdual",
     "optprimaldual",
     "podb",

@@ -31,8 +31,9 @@ class Problem(NamedTuple):
 class Info(NamedTuple):
     """What a learner shows of itself after an update."""
 
-    multipliers: jax.Array  # [M,B] lambda_t
-    epochs: jax.Array  # [B] int32, confidence sets used so far
+    multipliers: Array  # [M,B] lambda_t
+    epochs: Array  # [B] int32, confidence sets used so far, or LPs solved
+    infeasible: Array = None  # [B] int32, for learners that solve LPs: how many so far no policy satisfied
 
 
 @dataclass(frozen=True)
@@ -43,15 +44,18 @@ class Learner:
     init(problem, hyper) -> state, any pytree of arrays whose last axis is B
     policy(problem, hyper, state) -> [L,S,A,B], a distribution over the allowed actions of each real state
     update(problem, hyper, state, policy, trajectory) -> (state, Info)
+
+    A `host` learner is not compiled: the last three are handed NumPy arrays in float64 of one lane, without the axis B.
     """
 
     name: str
     hyperparameters: Callable[[Problem, str], Any]
     init: Callable[[Problem, Any], Any]
-    policy: Callable[[Problem, Any, Any], jax.Array]
+    policy: Callable[[Problem, Any, Any], Array]
     update: Callable[..., tuple[Any, Info]]
     needs_slater: bool = False  # refuses an instance without a strictly feasible policy
     plays: str | None = None  # a yardstick, not a learner: the policy of the exact `Solution` that it plays
+    host: bool = False  # calls a solver: run by `host`, not by `engine`
 
 
 class NoHyperparameters(NamedTuple):

@@ -87,8 +87,9 @@ def update(
     log_reward = hyper.reward_confidence * podb.log_pairs(problem)
     log_cost = hyper.cost_confidence * (podb.log_pairs(problem) + np.log(n_constraints))
     visits = jnp.maximum(estimates.visits, 1).astype(policy.dtype)
-    transition = estimates.transitions / visits[:-1, :, :, None]  # P_hat: a pair never visited has a row of zeros
-    cost_lower = estimates.payoff_sum[1:] / visits - hoeffding_width(visits, log_cost)  # g_hat - xi
+    per_visit = 1 / visits
+    transition = estimates.transitions * per_visit[:-1, :, :, None]  # P_hat: a pair never visited has a row of zeros
+    cost_lower = estimates.payoff_sum[1:] * per_visit - hoeffding_width(visits, log_cost)  # g_hat - xi
     cost_lower = jnp.where(hyper.clip > 0, jnp.clip(cost_lower, 0, 1), cost_lower)
 
     # Line 7: the dual max, a binary choice per constraint

@@ -11,20 +11,26 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cpdpo_jax import engine
+from cpdpo_jax import engine, host
 from cpdpo_jax.learners import base
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.rollout import Model
 from cpdpo_jax.types import CMDP, Trajectory
-from tests.support import lanes_for, random_cmdp
+from tests.support import lanes_for, random_cmdp, replay_on_host
 
 L, S, A, M = 3, 3, 2, 2
 LANES = 4
 EPISODES = 2000
+HOST_EPISODES = 300  # an LP each
 FAST_COMPILE = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 NAMES = [name for name in base.names() if base.get(name).plays is None]  # not the yardsticks, which know the model
 
+COMPILED = [name for name in NAMES if not base.get(name).host]
+ON_HOST = [name for name in NAMES if base.get(name).host]
+
 every_learner = pytest.mark.parametrize("name", NAMES)
+every_compiled_learner = pytest.mark.parametrize("name", COMPILED)
+every_host_learner = pytest.mark.parametrize("name", ON_HOST)
 every_preset = pytest.mark.parametrize("preset", base.PRESETS)
 
 
@@ -90,7 +96,7 @@ def test_hyperparameters_are_one_finite_number_per_lane(name: str, preset: str) 
         assert (np.asarray(value) >= 0).all(), field
 
 
-@every_learner
+@every_compiled_learner
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_shapes_and_types(name: str, dtype: str) -> None:
     """Traced only: `update` returns a state of the same structure, shapes and types, so that it can be scanned."""
@@ -117,7 +123,27 @@ def test_shapes_and_types(name: str, dtype: str) -> None:
     assert (info.epochs.shape, info.epochs.dtype) == ((LANES,), np.int32)
 
 
-@every_learner
+@every_host_learner
+def test_shapes_and_types_on_the_host(x64: None, name: str) -> None:
+    """One lane, float64: `update` leaves its arguments alone, and returns a state of the same kind, to be stored."""
+    learner = base.get(name)
+    lanes = host.lane(_lanes(learner, "tuned", 1, np.float64), 0)
+    before = learner.init(lanes.problem, lanes.hyper)
+    kept = jax.tree.map(np.array, before)
+    policy = learner.policy(lanes.problem, lanes.hyper, before)
+    assert (policy.shape, policy.dtype) == ((L, S, A), np.float64)
+    seen = host.rollout(lanes.model, policy, _draws(1, 1, np.float64)[0, ..., 0], "bernoulli")
+    after, info = learner.update(lanes.problem, lanes.hyper, before, policy, seen)
+    assert jax.tree.structure(after) == jax.tree.structure(before)
+    for new, old in zip(jax.tree.leaves(after), jax.tree.leaves(before), strict=True):
+        assert (new.shape, new.dtype) == (old.shape, old.dtype)
+    jax.tree.map(np.testing.assert_array_equal, before, kept)
+    assert (info.multipliers.shape, info.multipliers.dtype) == ((M,), np.float64)
+    for count in (info.epochs, info.infeasible):
+        assert (count.shape, count.dtype) == ((), np.int32)
+
+
+@every_compiled_learner
 def test_lanes_one_by_one_and_step_by_step_equal_the_batch(x64: None, name: str) -> None:
     """`update`, compiled by itself for one lane, on what each lane of a scanned batch of different settings saw."""
     learner, n = base.get(name), 100
@@ -144,9 +170,15 @@ def test_lanes_one_by_one_and_step_by_step_equal_the_batch(x64: None, name: str)
 @every_learner
 @every_preset
 def test_plays_distributions_and_stays_finite(name: str, preset: str) -> None:
-    """2,000 episodes on a masked CMDP in float32; only allowed actions are ever played."""
-    lanes, draws = _lanes(base.get(name), preset, LANES), _draws(EPISODES, LANES)
-    state, episodes, _ = _replayer(name)(lanes, draws)
+    """2,000 episodes on a masked CMDP in float32 (fewer on the host); only allowed actions are ever played."""
+    learner = base.get(name)
+    if learner.host:
+        with jax.enable_x64(True):
+            lanes = _lanes(learner, preset, LANES, np.float64)
+            state, episodes = replay_on_host(learner, "bernoulli", lanes, _draws(HOST_EPISODES, LANES))
+    else:
+        lanes, draws = _lanes(learner, preset, LANES), _draws(EPISODES, LANES)
+        state, episodes, _ = _replayer(name)(lanes, draws)
     _assert_distribution(np.asarray(episodes.policy))
     for leaf in jax.tree.leaves((state, episodes)):
         assert np.isfinite(leaf).all()
@@ -160,5 +192,8 @@ def test_first_policy_is_uniform(name: str) -> None:
     """All start alike: nothing is known, nothing is preferred."""
     learner = base.get(name)
     lanes = _lanes(learner, "tuned", LANES)
-    first = learner.policy(lanes.problem, lanes.hyper, learner.init(lanes.problem, lanes.hyper))
+    if learner.host:
+        first = host.policy(learner, lanes, host.begin(learner, lanes).state)
+    else:
+        first = learner.policy(lanes.problem, lanes.hyper, learner.init(lanes.problem, lanes.hyper))
     np.testing.assert_allclose(first, base.uniform_policy(lanes.problem.action_mask, np.float32), atol=1e-6)

@@ -1,0 +1,56 @@
+"""What is run: four learners (CPD-PO with two caps) on a CMDP built for cycling and on two random ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from experiments.common import Cell
+
+CAP = {"dual_cap": "x5", "loss_scale": "x5"}  # the paper's (L+1)/rho in place of the tuned 0.2 (L+1)/rho
+LEARNERS = {  # label -> learner, settings
+    "cpdpo": ("cpdpo", "tuned"),
+    "cpdpo_full_cap": ("cpdpo", CAP),
+    "optprimaldual": ("optprimaldual", "tuned"),
+    "optdual": ("optdual", "tuned"),
+    "regularized_primal_dual": ("regularized_primal_dual", "tuned"),
+}
+POINTS = 400  # episodes at which the gap of the policy played is looked at, over the run and again over its end
+EPISODES = {"tiny": 200, "small": 10**5, "paper": 10**6}
+SEEDS = {"tiny": 3, "small": 64, "paper": 64}
+
+
+def environments(scale: str) -> dict[str, dict[str, Any]]:
+    """By the name they have in tables."""
+    if scale == "tiny":
+        return {"hard": {"name": "hard", "layers": 2, "share": 0.3, "key": 1}}
+    sizes = {"name": "random", "layers": 5, "states": 5, "actions": 3, "rho": 0.5, "key": 1}
+    return {
+        "hard": {"name": "hard", "share": 0.3, "key": 1},  # at 0.5 uniform play is optimal
+        "random_1": sizes | {"constraints": 1},
+        "random_2": sizes | {"constraints": 2},
+    }
+
+
+def even(scale: str) -> list[int]:
+    """Evenly spaced over the run."""
+    episodes = EPISODES[scale]
+    step = max(1, episodes // POINTS)
+    return list(range(step, episodes + 1, step))
+
+
+def window(scale: str) -> list[int]:
+    """Close together at the end: a cycle takes some sqrt(T) episodes, which 20 points see."""
+    episodes = EPISODES[scale]
+    step = max(1, round(episodes**0.5 / 20))
+    return list(range(episodes, episodes // 2, -step))[:POINTS][::-1]
+
+
+def cells(scale: str) -> list[Cell]:
+    """One per environment and learner."""
+    points = sorted({*even(scale), *window(scale)})
+    options = {"episodes": EPISODES[scale], "seeds": SEEDS[scale], "checkpoints": points}
+    return [
+        Cell(f"{name}-{label}", (learner,), environment, options | {"hparams": hparams})
+        for name, environment in environments(scale).items()
+        for label, (learner, hparams) in LEARNERS.items()
+    ]

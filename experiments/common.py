@@ -1,0 +1,239 @@
+"""What the experiments share: cells that are run once and stored, tables with intervals, figures, the command line.
+
+An experiment is a package: `sweep` (what is run, as data), `analysis` (from stored results to tables and figures) and
+`__main__` (the command). Results are kept in runs/NAME/SCALE, one file per cell, whole or not there: a run that was
+stopped or killed goes on with the first cell that is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import h5py
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+import cpdpo_jax as cp
+from cpdpo_jax import atomic
+from cpdpo_jax.learners import Learner
+from cpdpo_jax.metrics import LEVEL, bootstrap_mean, format_table
+from cpdpo_jax.plots import COLOURS, DASHES, MARKERS
+
+SCALES = ("tiny", "small", "paper")
+RESAMPLES = 2000
+WIDE = 7.0  # inches: a figure over both columns of a page
+STYLE: dict[Any, Any] = {
+    "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "xtick.labelsize": 7, "ytick.labelsize": 7,
+    "legend.fontsize": 7, "legend.frameon": False, "lines.linewidth": 1.2, "lines.markersize": 4,
+    "axes.grid": True, "grid.alpha": 0.3, "grid.linewidth": 0.5, "pdf.fonttype": 42,
+}  # fmt: skip
+MARKS = [*MARKERS, "p", "h", "<"]
+PALETTE = [*COLOURS, "#999999", "#882255", "#44AA99"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One call of `simulate`, stored in NAME.nc."""
+
+    name: str
+    learners: Sequence[str | Learner]
+    environment: dict[str, Any]  # a name and its parameters
+    options: dict[str, Any]  # `episodes`, `seeds` and what else `simulate` takes
+
+    @property
+    def asked(self) -> str:
+        """All that is asked for, as text: kept with the result, and compared with it later."""
+        names = [one if isinstance(one, str) else one.name for one in self.learners]
+        return json.dumps([names, self.environment, self.options], sort_keys=True)
+
+
+class Section(NamedTuple):
+    """A table with a title above it and a note below."""
+
+    title: str
+    rows: list[list[str]]
+    note: str = ""
+
+
+Analysis = tuple[list[Section], dict[str, Figure]]
+
+
+def run(directory: Path, cells: list[Cell]) -> None:
+    """Run the cells that are not stored."""
+    missing = [cell for cell in cells if not stored(directory, cell)]
+    for i, cell in enumerate(missing, 1):
+        episodes, seeds = cell.options["episodes"], cell.options["seeds"]
+        say(f"{i} of {len(missing)}: {cell.name} ({episodes:,} episodes, {seeds} seeds)")
+        parameters = dict(cell.environment)
+        cmdp = cp.envs.make(parameters.pop("name"), **parameters)
+        result = cp.simulate(list(cell.learners), cmdp, **cell.options)
+        if result.interrupted:
+            raise KeyboardInterrupt
+        result.data.attrs["asked"] = cell.asked
+        result.save(directory / f"{cell.name}.nc")
+
+
+def stored(directory: Path, cell: Cell) -> bool:
+    """Whether the cell has been run; an error if its file holds the answer to another question."""
+    path = directory / f"{cell.name}.nc"
+    if not path.is_file():
+        return False
+    with h5py.File(path) as file:
+        was = file.attrs["asked"]
+    if was != cell.asked:
+        raise ValueError(f"{path} was run for {was}, now asked is {cell.asked}; delete it, or give another --out.")
+    return True
+
+
+def load(directory: Path, cells: list[Cell]) -> dict[str, cp.Result]:
+    """All results by their cell's name."""
+    missing = [cell.name for cell in cells if not stored(directory, cell)]
+    if missing:
+        raise ValueError(f"{directory} lacks {', '.join(missing)}; run the command without --analysis first.")
+    return {cell.name: cp.Result.load(directory / f"{cell.name}.nc") for cell in cells}
+
+
+def last(result: cp.Result, metric: str, learner: str | None = None, setting: int = 0) -> np.ndarray:
+    """A cumulative metric at the last episode, [instance, seed]; of the only learner if none is named."""
+    at: dict[str, Any] = {"learner": result.data.learner.values[0] if learner is None else learner}
+    return result.metric(metric).sel(at).isel(episode=-1, setting=setting).transpose("instance", "seed").values
+
+
+def over_instances(
+    samples: Sequence[np.ndarray], statistic: Callable[[np.ndarray], np.ndarray], paired: bool = False
+) -> tuple[float, float, float]:
+    """A statistic of the logarithms of means over seeds, averaged over instances, with its 95 % interval.
+
+    samples [k] of [instance, seed]; statistic [k, ..., instance] -> [..., instance]. The bootstrap resamples instances,
+    then seeds within each; `paired`: the same seeds in all samples, which faced the same luck. NaN where a mean is 0.
+    """
+    rng = np.random.default_rng(0)
+    n_instances = samples[0].shape[0]
+
+    def weights(n: int) -> np.ndarray:
+        return rng.multinomial(n, np.full(n, 1 / n), size=(RESAMPLES, n_instances)) / n
+
+    shared = weights(samples[0].shape[1]) if paired else None
+    with np.errstate(divide="ignore", invalid="ignore"):
+        point = statistic(np.log([sample.mean(axis=1) for sample in samples])).mean()
+        drawn = [
+            np.einsum("rin,in->ri", weights(sample.shape[1]) if shared is None else shared, sample)
+            for sample in samples
+        ]
+        each = statistic(np.log(drawn))  # [resample, instance]
+        which = rng.integers(n_instances, size=each.shape)
+        low, high = np.quantile(np.take_along_axis(each, which, 1).mean(axis=1), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(point), float(low), float(high)
+
+
+def slope(x: Sequence[float]) -> Callable[[np.ndarray], np.ndarray]:
+    """The least-squares slope of logarithms [k, ...] over log x, as a statistic."""
+    log_x = np.log(np.asarray(x, float))
+    line = (log_x - log_x.mean()) / ((log_x - log_x.mean()) ** 2).sum()
+    return lambda logs: np.tensordot(line, logs, 1)
+
+
+def show(value: float, low: float = np.nan, high: float = np.nan, digits: int = 3) -> str:
+    """'1.23 [1.2, 1.3]'; a dash for what is not a number."""
+    if not np.isfinite(value):
+        return "-"
+    span = f" [{low:.{digits}g}, {high:.{digits}g}]" if np.isfinite([low, high]).all() else ""
+    return f"{value:.{digits}g}{span}"
+
+
+def mean(values: np.ndarray, digits: int = 3) -> str:
+    """The mean of all values with its 95 % interval; values of several instances are averaged seed by seed."""
+    by_seed = values.mean(axis=0) if values.ndim > 1 else values
+    low, high = bootstrap_mean(by_seed)
+    return show(float(by_seed.mean()), float(low), float(high), digits)
+
+
+def look(i: int) -> dict[str, Any]:
+    """The i-th line: colour, dash and marker."""
+    return {"color": PALETTE[i % 10], "linestyle": DASHES[i % 7], "marker": MARKS[i % 10]}
+
+
+def legend(figure: Figure, axis: Axes, columns: int = 4) -> None:
+    """One legend below all panels, where no data are."""
+    handles, labels = axis.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, len(labels)))
+
+
+def episode_ticks(axis: Axes, times: Sequence[int]) -> None:
+    """A logarithmic axis of T with a tick at each T that was run."""
+    powers = [round(np.log10(t)) for t in times]
+    labels = [f"$10^{k}$" if 10**k == t else f"{t:,}" for k, t in zip(powers, times, strict=True)]
+    axis.set(xscale="log", xlabel="T (episodes)")
+    axis.set_xticks(times, labels)
+    axis.set_xticks([], minor=True)
+
+
+def save(directory: Path, sections: list[Section], figures: dict[str, Figure]) -> str:
+    """Write table.txt, table.md and the figures; the table's text."""
+    text, marked = [], []
+    for section in sections:
+        text += [section.title, "", format_table(section.rows), *([section.note] if section.note else []), ""]
+        head, *body = ["| " + " | ".join(row) + " |" for row in section.rows]
+        rule = "|---" * len(section.rows[0]) + "|"
+        marked += [f"**{section.title}**", "", head, rule, *body, "", *([section.note, ""] if section.note else [])]
+    atomic.write(directory / "table.txt", "\n".join(text))
+    atomic.write(directory / "table.md", "\n".join(marked))
+    for name, figure in figures.items():
+        for suffix, metadata in (("png", None), ("pdf", {"CreationDate": None})):  # no date: the same file again
+            buffer = io.BytesIO()
+            figure.savefig(buffer, format=suffix, dpi=200, metadata=metadata)
+            atomic.write(directory / f"{name}.{suffix}", buffer.getvalue())
+    return "\n".join(text)
+
+
+def say(text: str) -> None:
+    """Progress, apart from the table."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def main(
+    name: str,
+    about: str | None,
+    run_scale: Callable[[Path, str], None],
+    analyse: Callable[[Path, str], Analysis],
+    arguments: Sequence[str] | None = None,
+) -> int:
+    """The command of an experiment: run what is not stored, then tables and figures; 130 if stopped."""
+    parser = argparse.ArgumentParser(
+        prog=f"python -m experiments.{name}", description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--scale", choices=SCALES, default="small",
+        help="tiny: seconds, to see that all of it works; small: minutes; paper: see README.md (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--analysis", action="store_true", help="only the tables and figures, from stored results")
+    parser.add_argument("--out", type=Path, help=f"where results are kept (default: runs/{name}/SCALE)")
+    chosen = parser.parse_args(arguments)
+    directory = chosen.out or Path("runs") / name / chosen.scale
+    started = time.perf_counter()
+    try:
+        if not chosen.analysis:
+            directory.mkdir(parents=True, exist_ok=True)
+            atomic.clear(directory)
+            run_scale(directory, chosen.scale)
+            say(f"ran in {time.perf_counter() - started:.0f} s; stored in {directory}")
+        with mpl.rc_context(STYLE):
+            sections, figures = analyse(directory, chosen.scale)
+            print(save(directory, sections, figures))
+    except KeyboardInterrupt:
+        say("stopped; the same command goes on from what is stored")
+        return 130
+    except (ValueError, OSError) as error:
+        say(f"error: {error}")
+        return 2
+    return 0

@@ -1,0 +1,143 @@
+"""Every experiment at its tiny scale, from nothing by its command, and again from what it stored."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cpdpo_jax as cp
+from experiments import common
+from experiments.ablation.gradient import GRADIENT
+from experiments.cancellation.analysis import sign_changes
+from experiments.cost import measure
+
+ROOT = Path(__file__).parent.parent
+NAMES = ("growth", "cancellation", "slater", "cost", "suite", "theory", "ablation")
+
+
+def command(name: str, *arguments: str) -> int:
+    return importlib.import_module(f"experiments.{name}.__main__").main(["--scale", "tiny", *arguments])
+
+
+def never(*_args, **_options):
+    raise AssertionError("what is stored is not run again")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_from_nothing_and_again_from_what_is_stored(name, tmp_path, capsys, monkeypatch):
+    out = ("--out", str(tmp_path))
+    assert command(name, *out) == 0
+    table = capsys.readouterr().out
+    assert len(table.splitlines()) > 5
+    assert table == (tmp_path / "table.txt").read_text() + "\n"
+    assert "|---|" in (tmp_path / "table.md").read_text()
+    drawn = {path.stem for path in tmp_path.glob("*.png")}
+    assert drawn
+    assert drawn == {path.stem for path in tmp_path.glob("*.pdf")}
+    monkeypatch.setattr(cp, "simulate", never)
+    importlib.import_module(f"experiments.{name}.__main__").run(tmp_path, "tiny")
+    assert command(name, *out, "--analysis") == 0
+    assert capsys.readouterr().out == table
+
+
+def test_a_run_that_was_killed_goes_on_with_what_is_missing(tmp_path, capsys, monkeypatch):
+    out = ("--out", str(tmp_path))
+    assert command("theory", *out) == 0
+    table = capsys.readouterr().out
+    (tmp_path / "constraints_1-cpdpo-50.nc").unlink()
+    (tmp_path / ".constraints_1-cpdpo-50.nc.1.unfinished").write_bytes(b"half")
+    assert command("theory", *out, "--analysis") == 2
+    assert "lacks constraints_1-cpdpo-50" in capsys.readouterr().err
+    ran, simulate = [], cp.simulate
+
+    def counted(*args, **options):
+        ran.append(options["episodes"])
+        return simulate(*args, **options)
+
+    monkeypatch.setattr(cp, "simulate", counted)
+    assert command("theory", *out) == 0
+    assert ran == [50]
+    assert capsys.readouterr().out == table  # the same bits
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_result_of_another_question_is_refused(tmp_path):
+    def cell(episodes: int) -> common.Cell:
+        return common.Cell("one", ("uniform",), {"name": "hard", "layers": 2}, {"episodes": episodes, "seeds": 2})
+
+    common.run(tmp_path, [cell(3)])
+    assert common.stored(tmp_path, cell(3))
+    with pytest.raises(ValueError, match=r"one\.nc was run for .*; delete it"):
+        common.run(tmp_path, [cell(4)])
+
+
+def test_ctrl_c_stores_nothing_half_done(tmp_path, capsys, monkeypatch):
+    def stopped(*_args, **_options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cp, "simulate", stopped)
+    assert command("growth", "--out", str(tmp_path)) == 130
+    assert "the same command goes on" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_of_the_readme_is_there_and_explains_itself():
+    told = subprocess.run(
+        [sys.executable, "-m", "experiments.growth", "--help"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert "--analysis" in told.stdout
+    for name in NAMES:
+        readme = (ROOT / "experiments" / name / "README.md").read_text()
+        assert f"`python -m experiments.{name} --scale small`" in readme
+        for word in ("**Question.**", "**Claim tested.**", "**Command.**", "**Figure.**", "**Answer"):
+            assert word in readme, (name, word)
+
+
+def test_over_instances_finds_an_exponent_and_its_interval_covers_it():
+    rng = np.random.default_rng(1)
+    times = (100, 1000, 10_000)
+    # exponent 0.5 + a part of the instance of sd 0.05, mean over 40 of them: 0.5 +- 3 * 0.05 / sqrt(40) = 0.024
+    powers = rng.normal(0.5, 0.05, 40)
+    exact = [np.repeat((t**powers)[:, None], 4, axis=1) for t in times]
+    point, low, high = common.over_instances(exact, common.slope(times))
+    assert point == pytest.approx(powers.mean(), abs=1e-12)
+    assert low < point < high
+    assert high - low == pytest.approx(2 * 1.96 * powers.std() / np.sqrt(40), rel=0.15)
+    same = common.over_instances([exact[0], exact[0]], lambda logs: logs[0] - logs[1], paired=True)
+    assert same == (0.0, 0.0, 0.0)
+    nothing = common.over_instances([np.zeros((2, 3)), np.ones((2, 3))], common.slope((1, 2)))
+    assert not np.isfinite(nothing[0])
+
+
+def test_sign_changes_by_hand():
+    gaps = np.array([[1.0, -1.0, 0.0, -2.0, 3.0], [1.0, 1.0, 0.0, 1.0, 1.0]])
+    assert sign_changes(gaps).tolist() == [2.0, 0.0]
+
+
+def test_a_huge_gradient_step_is_the_binary_choice():
+    cmdp = cp.envs.make("random", layers=3, states=2, actions=2, constraints=1, rho=0.1, key=2)
+    # float32: |V - alpha| above 1e-7 times the rate 1e9 is beyond any cap, on both sides
+    results = [
+        cp.simulate(one, cmdp, episodes=100, seeds=3, hparams=hparams, progress=False)
+        for one, hparams in (("cpdpo", "tuned"), (GRADIENT, {"dual_rate": 1e9}))
+    ]
+    choice, step = (result.data.isel(learner=0, setting=0) for result in results)
+    assert choice.multiplier.values.max() > 0
+    np.testing.assert_array_equal(choice.multiplier.values, step.multiplier.values)
+    np.testing.assert_array_equal(choice.strong_regret.values, step.strong_regret.values)
+
+
+@pytest.mark.slow
+def test_a_measurement_in_a_process_of_its_own_and_its_limit(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    sizes = {"layers": 2, "states": 2, "actions": 2, "constraints": 1}
+    found = measure.apart("uniform", sizes, 32, 0.01, 300)
+    assert len(found["microseconds"]) == measure.REPEATS
+    assert found["sizes"] == sizes
+    assert measure.apart("uniform", sizes, 32, 0.01, 0.1)["skipped"] == "over 0.1 s"
