@@ -52,11 +52,11 @@ def at_index(index: jax.Array, table: jax.Array) -> jax.Array:
 
     Narrow tables by selects, which vectorise over lanes; wide ones by a gather, which does not but is one operation.
     """
-    if table.shape[0] > NARROW:
-        at = index.reshape((1,) * (table.ndim - 1) + index.shape)
-        wide = jnp.broadcast_to(table, (*table.shape[:-1], index.shape[-1]))
-        return jnp.take_along_axis(wide, at, axis=0)[0]
-    return _select(index, lambda i: table[i], table.shape[0])
+    if table.shape[0] <= NARROW:
+        return _select(index, lambda i: table[i], table.shape[0])
+    if table.shape[-1] == 1:  # one table for all lanes
+        return jnp.moveaxis(table[..., 0][index], 0, -1)
+    return jnp.take_along_axis(table, index.reshape((1,) * (table.ndim - 1) + index.shape), axis=0)[0]
 
 
 def _select(index: jax.Array, entry, length: int) -> jax.Array:
@@ -72,10 +72,10 @@ def at_pairs(trajectory_state: jax.Array, trajectory_action: jax.Array, table: j
     n_states, n_actions, lanes = table.shape[-3:]
     if n_states > NARROW:
         flat = table.reshape(*table.shape[:-3], n_states * n_actions, lanes)
-        flat = jnp.broadcast_to(flat, (*flat.shape[:-1], trajectory_state.shape[-1]))
-        at = (trajectory_state * n_actions + trajectory_action)[:, None]
-        at = at.reshape((1,) * (flat.ndim - at.ndim) + at.shape)
-        return jnp.take_along_axis(flat, at, axis=-2)[..., 0, :]
+        at = trajectory_state * n_actions + trajectory_action
+        if lanes == 1:  # one table for all lanes
+            return jnp.take_along_axis(flat[..., 0], at.reshape((1,) * (flat.ndim - 3) + at.shape), axis=-1)
+        return jnp.take_along_axis(flat, at.reshape((1,) * (flat.ndim - 3) + (len(at), 1, lanes)), axis=-2)[..., 0, :]
     rows = [_select(trajectory_state, lambda x, a=a: table[..., x, a, :], n_states) for a in range(n_actions)]
     return _select(trajectory_action, lambda a: rows[a], n_actions)
 
@@ -99,7 +99,11 @@ def rollout(model: Model, policy: jax.Array, uniforms: jax.Array, noise: str) ->
         actions = actions.at[k].set(fold(n_actions, lambda a, passed=passed: passed[a]))
         if k + 1 == n_layers:
             break
-        row = at_index(actions[k], at_index(states[k], model.arrival[k]))  # [S,B]
+        arrival = model.arrival[k]
+        if n_states > NARROW:
+            row = at_index(states[k] * n_actions + actions[k], arrival.reshape(-1, *arrival.shape[2:]))  # [S,B]
+        else:
+            row = at_index(actions[k], at_index(states[k], arrival))
         passed = (row <= uniforms[k, 1]).astype(jnp.int32)
         states = states.at[k + 1].set(fold(n_states, lambda y, passed=passed: passed[y]))
     mean = at_pairs(states, actions, model.payoff)  # [1+M,L,B]

@@ -17,7 +17,7 @@ from experiments.cancellation.analysis import sign_changes
 from experiments.cost import measure
 
 ROOT = Path(__file__).parent.parent
-NAMES = ("growth", "cancellation", "slater", "cost", "suite", "theory", "ablation")
+NAMES = ("growth", "rivals", "cancellation", "slater", "cost", "suite", "theory", "ablation")
 
 
 def command(name: str, *arguments: str) -> int:

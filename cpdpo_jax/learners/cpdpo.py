@@ -47,8 +47,8 @@ class State(NamedTuple):
 def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
     """The paper's and PO-DB's constants ("theory"), or those with the multipliers of `experiments/tuning` ("tuned").
 
-    Deviation: tuned. Its cap, 0.2 (L+1)/rho, is no longer large enough for every CMDP: where it is below an optimal
-    multiplier, violation grows linearly.
+    Deviation: tuned. Its cap, 0.5 (L+1)/rho, is no longer large enough for every CMDP: where it is below an optimal
+    multiplier, violation grows linearly. (It is above those of all environments here.)
     """
     n_layers, n_constraints = problem.action_mask.shape[0], problem.threshold.shape[0]
     one = np.ones_like(problem.episodes)
@@ -64,10 +64,10 @@ def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
     if preset == "theory":
         return theory
     return podb.tuned(theory, problem)._replace(
-        reward_confidence=0.001 * one,
-        cost_confidence=0.001 * one,
-        dual_cap=0.2 * theory.dual_cap,
-        loss_scale=0.2 * theory.loss_scale,
+        reward_confidence=2e-4 * one,
+        cost_confidence=2e-4 * one,
+        dual_cap=0.5 * theory.dual_cap,
+        loss_scale=0.5 * theory.loss_scale,
     )
 
 

@@ -29,7 +29,7 @@ from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.replanning import Counts, Hyperparameters, State
 from cpdpo_jax.types import Trajectory
 
-TUNED = (1e-3, 1e-3)  # transition_confidence, payoff_confidence
+TUNED = (5e-3, 1e-6)  # transition_confidence, payoff_confidence
 _NOTHING_SPARE = 1e-9  # below: the set is one model
 
 

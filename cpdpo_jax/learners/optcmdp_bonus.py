@@ -26,7 +26,7 @@ from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.replanning import Counts, Hyperparameters, State
 from cpdpo_jax.types import Trajectory
 
-TUNED = (1e-3, 1e-3)  # transition_confidence, payoff_confidence
+TUNED = (1e-6, 1e-5)  # transition_confidence, payoff_confidence
 
 
 def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:

@@ -80,9 +80,9 @@ def tuned(theory: Any, problem: Problem) -> Any:
     """The multipliers of the "tuned" preset, chosen by `experiments/tuning`. Deviation: tuned."""
     return theory._replace(
         learning_rate=10 * theory.learning_rate,
-        exploration=0.01 / np.sqrt(problem.episodes),
-        bonus_scale=0.01 * theory.bonus_scale,
-        transition_confidence=0.001 * theory.transition_confidence,
+        exploration=0.05 / np.sqrt(problem.episodes),
+        bonus_scale=0.003 * theory.bonus_scale,
+        transition_confidence=2e-4 * theory.transition_confidence,
     )
 
 

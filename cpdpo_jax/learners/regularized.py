@@ -48,15 +48,7 @@ class Hyperparameters(NamedTuple):
 
 
 def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
-    """The constants above ("theory"), or those times the multipliers that a sweep chose ("tuned").
-
-    The sweep: 36 settings for each of the three learners (three rounds of 12, each placed after seeing the last), on 8
-    random 5x5x3 instances (numpy seeds 1000-1007, m = 1), one run of 20,000 episodes each; the least mean of (strong
-    regret + strong violation) per episode won, with transition_confidence at least 1e-5: 0.053
-    against 1.64 of "theory", but 0.089 against 1.55 on 8 fresh instances (seeds 1100-1107), where OptPrimalDual is
-    ahead: 8 runs do not tell the two apart. tau x 0.01 is the grid's edge and leaves hardly any regularisation; with
-    it the ceiling of the entropy makes no difference (0.0529 for 100 times as high) and is left as stated.
-    """
+    """The paper's constants ("theory"), or those times the multipliers that `experiments/tuning` chose ("tuned")."""
     one = np.ones_like(problem.episodes)
     theory = Hyperparameters(
         policy_rate=problem.episodes ** (-5 / 7),
@@ -70,11 +62,12 @@ def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
     if preset == "theory":
         return theory
     return theory._replace(
-        policy_rate=30 * theory.policy_rate,
-        dual_rate=100 * theory.dual_rate,
-        regularisation=0.01 * theory.regularisation,
-        transition_confidence=1e-5 * one,
-        payoff_confidence=1e-4 * one,
+        policy_rate=60 * theory.policy_rate,
+        dual_rate=13 * theory.dual_rate,
+        regularisation=0.07 * theory.regularisation,
+        dual_cap=0.5 * theory.dual_cap,
+        transition_confidence=2e-5 * one,
+        payoff_confidence=2e-4 * one,
     )
 
 

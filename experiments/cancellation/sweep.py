@@ -6,7 +6,7 @@ from typing import Any
 
 from experiments.common import Cell
 
-CAP = {"dual_cap": "x5", "loss_scale": "x5"}  # the paper's (L+1)/rho in place of the tuned 0.2 (L+1)/rho
+CAP = {"dual_cap": "x2", "loss_scale": "x2"}  # the paper's (L+1)/rho in place of the tuned half of it
 LEARNERS = {  # label -> learner, settings
     "cpdpo": ("cpdpo", "tuned"),
     "cpdpo_full_cap": ("cpdpo", CAP),

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import cpdpo_jax as cp
 
 LEARNERS = (
-    "cpdpo", "podb", "optprimaldual", "regularized_primal_dual", "optdual", "optcmdp", "optcmdp_bonus", "uniform",
+    "cpdpo", "optprimaldual", "regularized_primal_dual", "optdual", "optcmdp", "optcmdp_bonus", "uniform",
 )  # fmt: skip
 PROGRAMS = ("optcmdp", "optcmdp_bonus")  # a linear program per episode, on the host
 AXES = ("states", "actions", "layers", "constraints")
@@ -33,7 +33,7 @@ SCALES = {
     ),
     "small": Scale(
         LEARNERS, BASE,
-        {"states": (5, 10, 20), "actions": (2, 4, 8), "layers": (3, 5, 10), "constraints": (1, 2, 4)}, 64, 0.1, 120,
+        {"states": (5, 10, 20, 40), "actions": (2, 4, 8), "layers": (3, 5, 10), "constraints": (1, 2, 4)}, 64, 0.1, 100,
     ),
     "paper": Scale(
         LEARNERS, BASE,

@@ -26,10 +26,11 @@ def analyse(directory: Path, scale: str) -> common.Analysis:
     sections, figures = [], {}
     for group in sweep.groups(scale):
         samples: Samples = {
-            (learner, metric): [
-                common.last(results[sweep.cell(group, learner, t).name], metric) for t in group.times
+            (label, metric): [
+                common.last(results[sweep.cell(group, LEARNERS[label][0], t).name], metric, setting=LEARNERS[label][1])
+                for t in group.times
             ]
-            for learner in LEARNERS
+            for label in group.labels
             for metric in METRICS
         }  # fmt: skip
         sections.append(_table(group, samples))
@@ -61,19 +62,21 @@ def _figure(group: Group, samples: Samples) -> Figure:
     times = np.array(group.times, float)
     for axis, metric in zip(axes, METRICS, strict=True):
         starts = []
-        for i, learner in enumerate(LEARNERS):
-            of = samples[learner, metric]
+        for i, label in enumerate(LEARNERS):
+            if label not in group.labels:
+                continue
+            of = samples[label, metric]
             level = np.array([common.over_instances([values], lambda logs: logs[0]) for values in of])  # [T, 3] logs
             point, low, high = np.exp(level).T
             error = np.maximum([point - low, high - point], 0)
-            axis.errorbar(times * 1.03 ** (i - 1), point, yerr=error, label=learner, capsize=2, **common.look(i))
+            axis.errorbar(times * 1.03 ** (i - 1), point, yerr=error, label=label, capsize=2, **common.look(i))
             starts += [point[0]] if point[0] > 0 else []
         _guides(axis, times, min(starts, default=1.0))
         axis.set(yscale="log", title=metric.replace("_", " ") + " at T")
         common.episode_ticks(axis, group.times)
     axes[0].set_ylabel("cumulative (reward)")
     axes[1].set_ylabel("cumulative (cost)")
-    common.legend(figure, axes[0], 5)
+    common.legend(figure, axes[0], 3)
     return figure
 
 

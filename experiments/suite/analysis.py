@@ -90,7 +90,7 @@ def _about(results: dict[str, cp.Result], scale: str) -> Section:
         rho, multiplier = float(data.slater_margin[0]), float(data.optimal_multipliers.max())
         layers = data.attrs["layers"]
         sizes = f"{layers} x {data.attrs['states']} x {data.attrs['actions']}, {data.sizes['constraint']}"
-        cap = 0.2 * (layers + 1) / rho
+        cap = 0.5 * (layers + 1) / rho
         mark = " (too small)" if cap < multiplier else ""
         about = [f"{float(data.optimum[0]):.4g}", f"{rho:.3g}", f"{multiplier:.3g}", f"{cap:.3g}{mark}"]
         rows.append([world.label, sizes, *about])

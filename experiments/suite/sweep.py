@@ -11,10 +11,8 @@ from typing import Any, NamedTuple
 import cpdpo_jax as cp
 from experiments.common import Cell
 
-CAP = {"dual_cap": "x5", "loss_scale": "x5"}  # the paper's (L+1)/rho in place of the tuned 0.2 (L+1)/rho
 ENTRIES: dict[str, tuple[str, Any]] = {  # label -> learner, settings
     "cpdpo": ("cpdpo", "tuned"),
-    "cpdpo_full_cap": ("cpdpo", CAP),
     "optprimaldual": ("optprimaldual", "tuned"),
     "optdual": ("optdual", "tuned"),
     "regularized_primal_dual": ("regularized_primal_dual", "tuned"),
@@ -27,7 +25,7 @@ ENTRIES: dict[str, tuple[str, Any]] = {  # label -> learner, settings
 PROGRAMS = ("optcmdp", "optcmdp_bonus")
 UNRANKED = ("podb", "uniform", "unconstrained_optimal")  # they ignore the constraints, or do not learn
 TINY = ("cpdpo", "optprimaldual", "uniform", *PROGRAMS)
-BONUS = ("cpdpo", "cpdpo_full_cap", "podb")  # O(L^2 S^4 A) per episode
+BONUS = ("cpdpo", "podb")  # O(L^2 S^4 A) per episode
 
 QUICK = (
     "media_streaming", "inventory", "factored", "simple", "difficult", "random_episode_wise",

@@ -1,18 +1,20 @@
-"""Choosing the "tuned" preset of CPD-PO: a grid of multipliers on random CMDPs that no other experiment reports on.
+"""Choosing the "tuned" presets: a random search with the same budget for every learner, on CMDPs reported nowhere else.
 
-    python experiments/tuning/sweep.py            # runs what is not stored yet, then prints the table
-    python experiments/tuning/sweep.py --table    # the table from stored results
+    python -m experiments.tuning.sweep                   # runs what is not stored yet, then prints the tables
+    python -m experiments.tuning.sweep --table           # the tables from stored results
+    python -m experiments.tuning.sweep --learner cpdpo   # one learner
 
-Instances: `random`, 5 layers x 5 states x 3 actions, keys 1000 (thresholds halfway) and 1001 (tight), two of each,
-with 1 and with 2 constraints. Score: geometric mean over instances of strong regret + strong violation (of the worst
-constraint) at T, mean over seeds. The grid is around the best of a first, coarser one (learning rate x1..x300, bonus
-0.001..0.1, exploration 0.001..1/sqrt(T), confidence 0.001 and 0.01, dual cap x0.03..x1); see README.md.
+Budget: 48 settings for each learner, drawn log-uniformly from `RANGES` by one generator, each run on the same 16
+instances: random 5 x 5 x 3 CMDPs with 1 and with 2 constraints (keys 1000 and 1001, loose and tight), `hard` (share
+0.6: multipliers large beside (L+1)/rho) and `random_episode_wise`. T = 10^5 and 2 seeds; the learners that solve a
+linear program in every episode get the same settings and instances with T = 250 and 1 seed, which is what 48 settings
+of them can have. Score: geometric mean over instances of strong regret + strong violation (of the worst constraint)
+per episode, mean over seeds. See README.md for what was chosen.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 from pathlib import Path
 
 import numpy as np
@@ -20,71 +22,106 @@ import numpy as np
 import cpdpo_jax as cp
 from cpdpo_jax.metrics import format_table
 
-EPISODES, SEEDS = 100_000, 4
-RATES = ("x10", "x30", "x100")
-CAPS = ("x0.1", "x0.15", "x0.2", "x0.3")
-CONFIDENCES = (0.0003, 0.001)
 STORE = Path("runs/tuning")
+SETTINGS = 48
+CONFIDENCE = {"transition_confidence": (1e-6, 1e-1), "payoff_confidence": (1e-6, 1e-1)}
+DUAL = {"dual_rate": (0.1, 100), "dual_cap": (0.1, 1)}
+RANGES: dict[str, dict[str, tuple[float, float]]] = {  # factors on the theory's constants
+    "cpdpo": {
+        "learning_rate": (1, 1000),
+        "dual_cap": (0.1, 1),  # the loss scale follows
+        "bonus_scale": (1e-4, 1),
+        "exploration": (1e-3, 1),  # over sqrt(T)
+        "confidence": (1e-6, 1e-1),  # all three logarithms
+    },
+    "optprimaldual": {"policy_rate": (1, 1000), **DUAL, **CONFIDENCE},
+    "regularized_primal_dual": {"policy_rate": (1, 1000), **DUAL, "regularisation": (1e-3, 1), **CONFIDENCE},
+    "optdual": {"dual_rate": (0.1, 100), **CONFIDENCE},
+    "optcmdp": CONFIDENCE,
+    "optcmdp_bonus": CONFIDENCE,
+}
 
 
-def grid() -> list[cp.settings.Hparams]:
-    """Settings over the theory's constants; the loss scale follows the cap, 2 m cap."""
-    return [
-        {
-            "preset": "theory",
-            "learning_rate": rate,
-            "dual_cap": cap,
-            "loss_scale": cap,
-            "bonus_scale": 0.01,
-            "exploration": 0.01 / np.sqrt(EPISODES),
-            "transition_confidence": confidence,
-            "reward_confidence": confidence,
-            "cost_confidence": confidence,
-        }
-        for rate, cap, confidence in itertools.product(RATES, CAPS, CONFIDENCES)
-    ]
+def instances() -> dict[str, cp.CMDP]:
+    """Batches of one shape each, four instances in each."""
+    found = {}
+    for m in (1, 2):
+        sizes = {"layers": 5, "states": 5, "actions": 3, "constraints": m, "instances": 2}
+        loose = cp.envs.make("random", key=1000, tightness=0.5, **sizes)
+        found[f"random_{m}"] = cp.stack([loose, cp.envs.make("random", key=1001, tightness=0.8, **sizes)])
+    found["hard"] = cp.envs.make("hard", layers=4, states=3, share=0.6, key=1005, instances=4)
+    found["episode_wise"] = cp.envs.make("random_episode_wise", key=1003, instances=4)
+    return found
 
 
-def instances(constraints: int) -> cp.CMDP:
-    sizes = {"layers": 5, "states": 5, "actions": 3, "constraints": constraints, "instances": 2}
-    return cp.stack(
-        [
-            cp.envs.make("random", key=1000, tightness=0.5, **sizes),
-            cp.envs.make("random", key=1001, tightness=0.8, **sizes),
-        ]
-    )
+def drawn(learner: str) -> list[dict[str, float]]:
+    """The factors of each setting."""
+    rng = np.random.default_rng(17)
+    low, high = (np.log([bounds[i] for bounds in RANGES[learner].values()]) for i in (0, 1))
+    points = np.exp(low + (high - low) * rng.random((SETTINGS, len(low))))
+    return [{name: float(f"{x:.2g}") for name, x in zip(RANGES[learner], row, strict=True)} for row in points]
 
 
-def table() -> str:
-    results = [cp.Result.load(STORE / f"constraints_{m}.nc") for m in (1, 2)]
-    ends = {
-        name: np.concatenate(
-            [r.metric(name).isel(learner=0, episode=-1).mean("seed").transpose("instance", "setting") for r in results]
-        )
-        for name in ("strong_regret", "strong_violation")
-    }
-    score = np.exp(np.log(ends["strong_regret"] + ends["strong_violation"]).mean(axis=0))
-    rows = [["score", "learning rate", "dual cap", "confidence", "strong regret by instance", "strong violation"]]
-    for i in np.argsort(score):
-        rate, cap, confidence = list(itertools.product(RATES, CAPS, CONFIDENCES))[i]
-        curves = [" ".join(f"{v:.0f}" for v in ends[name][:, i]) for name in ends]
-        rows.append([f"{score[i]:.0f}", rate, cap, f"{confidence:g}", *curves])
-    return format_table(rows)
+def hparams(learner: str, factors: dict[str, float], episodes: int) -> dict[str, object]:
+    """A setting for `simulate`."""
+    chosen: dict[str, object] = {name: f"x{value:g}" for name, value in factors.items()}
+    if learner == "cpdpo":
+        chosen["loss_scale"] = chosen["dual_cap"]
+        chosen["exploration"] = factors["exploration"] / np.sqrt(episodes)
+        confidence = chosen.pop("confidence")
+        chosen |= {f"{of}_confidence": confidence for of in ("transition", "reward", "cost")}
+    return {"preset": "theory", **chosen}
+
+
+def length(learner: str) -> tuple[int, int]:
+    """Episodes and seeds."""
+    return (250, 1) if cp.learners.get(learner).host else (100_000, 2)
+
+
+def run(learner: str) -> None:
+    episodes, seeds = length(learner)
+    settings = [hparams(learner, factors, episodes) for factors in drawn(learner)]
+    for name, cmdp in instances().items():
+        path = STORE / f"{learner}_{name}.nc"
+        if not path.exists():
+            print(f"{learner} on {name}", flush=True)
+            cp.simulate(learner, cmdp, episodes=episodes, seeds=seeds, hparams={learner: settings}, checkpoints=4).save(
+                path
+            )
+
+
+def table(learner: str, show: int = 8) -> str:
+    """The best settings, with regret and violation per episode on each kind of instance."""
+    episodes, _ = length(learner)
+    ends = {}
+    for metric in ("strong_regret", "strong_violation"):
+        parts = []
+        for name in instances():
+            result = cp.Result.load(STORE / f"{learner}_{name}.nc")
+            end = result.metric(metric).isel(learner=0, episode=-1).mean("seed") / episodes
+            parts.append(end.transpose("instance", "setting").values)
+        ends[metric] = np.stack(parts)  # [kind, instance, setting]
+    total = ends["strong_regret"] + ends["strong_violation"]
+    score = np.exp(np.log(np.maximum(total, 1e-6)).mean(axis=(0, 1)))
+    names = list(RANGES[learner])
+    rows = [["score", *names, *(f"{name}: regret + violation" for name in instances())]]
+    for i in np.argsort(score)[:show]:
+        means = (f"{ends['strong_regret'][k, :, i].mean():.3f} + {ends['strong_violation'][k, :, i].mean():.3f}"
+                 for k in range(len(total)))  # fmt: skip
+        rows.append([f"{score[i]:.4f}", *(f"{drawn(learner)[i][name]:g}" for name in names), *means])
+    return f"{learner} (median score {np.median(score):.3f}, worst {score.max():.3f})\n{format_table(rows)}\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--table", action="store_true", help="only print the table from stored results")
+    parser.add_argument("--table", action="store_true", help="only print the tables from stored results")
+    parser.add_argument("--learner", nargs="+", choices=list(RANGES), default=list(RANGES))
     chosen = parser.parse_args()
     STORE.mkdir(parents=True, exist_ok=True)
-    for m in (1, 2):
-        path = STORE / f"constraints_{m}.nc"
-        if not chosen.table and not path.exists():
-            hparams: list = grid()
-            cp.simulate("cpdpo", instances(m), episodes=EPISODES, seeds=SEEDS, hparams=hparams, checkpoints=10).save(
-                path
-            )
-    print(table())
+    for learner in chosen.learner:
+        if not chosen.table:
+            run(learner)
+        print(table(learner), flush=True)
 
 
 if __name__ == "__main__":
