@@ -38,7 +38,7 @@ def compiled_kernels(n_states: int) -> ModuleType | None:
 def _module() -> ModuleType | None:
     try:
         return importlib.import_module("cpdpo_jax.kernels.compiled")
-    except ImportError:  # numba lags behind new Pythons
+    except (ImportError, RuntimeError):  # numba lags behind new Pythons, and wants a place to keep what it compiles
         return None
 
 

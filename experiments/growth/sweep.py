@@ -39,7 +39,7 @@ def groups(scale: str) -> list[Group]:
         environment = TINY | {"constraints": 1, "instances": 2}
         return [Group("one_constraint", "1 constraint, 2 instances", environment, (50, 200), 3)]
     many = (10**3, 10**4, 10**5) if scale == "small" else (10**4, 10**5, 10**6)
-    seeds = 16
+    seeds = 16 if scale == "small" else 8
     found = [
         Group(
             f"constraints_{m}", f"{m} constraint{'s' * (m > 1)}, 4 instances",

@@ -26,7 +26,7 @@ def environments(scale: str) -> dict[str, dict[str, Any]]:
     if scale == "tiny":
         return {"hard": hard | {"layers": 2}}
     random = {"name": "random", "layers": 5, "states": 5, "actions": 3, "constraints": 2, "rho": 0.5, "key": 1}
-    return {"random": random, "hard": hard, "media_streaming": {"name": "media_streaming", "horizon": 5}}
+    return {"random": random, "hard": hard, "simple": {"name": "simple"}}
 
 
 def cell(scale: str, environment: str, learner: str) -> Cell:
