@@ -14,7 +14,7 @@ from experiments.rivals import sweep
 
 METRICS = ("strong_regret", "weak_regret", "strong_violation", "weak_violation")
 SHOWN = ("strong_regret", "strong_violation")
-FLOOR = 1e-4  # of a curve on logarithmic axes
+FLOOR = 1e-2  # of a curve on logarithmic axes
 
 
 def analyse(directory: Path, scale: str) -> common.Analysis:
@@ -48,7 +48,7 @@ def _figure(names: list[str], results: dict[str, cp.Result], scale: str) -> Figu
                 curve = results[sweep.cell(scale, name, learner).name].metric(metric)
                 curve = curve.isel(learner=0, instance=0, setting=0).transpose("episode", "seed")
                 mean, low, high = curve.mean("seed").values, *np.quantile(curve.values, [0.1, 0.9], axis=1)
-                if mean[-1] <= FLOOR * curve.episode.values[-1]:
+                if mean[-1] <= 1e-6 * curve.episode.values[-1]:
                     continue  # lp_optimal: nothing but rounding
                 look = common.look(i) | {"marker": None}
                 axis.plot(curve.episode, np.maximum(mean, FLOOR), label=learner, **look)
