@@ -77,10 +77,10 @@ def test_cutting_a_run_changes_no_bit():
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("shape", [(1, 1, 1), (1, 3, 2), (2, 1, 2)])  # L, S, A
-def test_the_smallest_shapes_compile_and_run(shape):
+@pytest.mark.parametrize(("layers", "states", "actions"), [(1, 1, 1), (1, 3, 2), (2, 1, 2)])
+def test_the_smallest_shapes_compile_and_run(layers, states, actions):
     """Empty and unused arrays: the loop as one function would end the process on them."""
-    cmdp = random_cmdp(*shape, 1, seed=5)
+    cmdp = random_cmdp(layers, states, actions, 1, seed=5)
     given = lanes_for(cpdpo.LEARNER, cmdp, episodes=100, preset="tuned", rho=0.5, dtype=np.float32, n_lanes=32)
     run = engine.advance(cpdpo.LEARNER, "bernoulli", given, engine.begin(cpdpo.LEARNER, given), 0, 5)
     assert np.isfinite(run.sums.strong).all()
