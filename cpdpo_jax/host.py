@@ -16,7 +16,7 @@ from cpdpo_jax.draws import threefry2x32
 from cpdpo_jax.engine import Lanes, Run, Sums
 from cpdpo_jax.learners.base import Info, Learner
 from cpdpo_jax.lp import evaluate
-from cpdpo_jax.rollout import _sample
+from cpdpo_jax.rollout import sample
 from cpdpo_jax.types import Trajectory
 
 DRAWN = 256  # episodes whose uniforms are made at once
@@ -73,12 +73,12 @@ def rollout(model: Any, policy: np.ndarray, draws: np.ndarray, noise: str) -> Tr
             state[k + 1] = model.arrival[k, x, action[k]].searchsorted(draws[k, 1], side="right")
     mean = model.payoff[:, np.arange(n_layers), state, action]  # [1+M,L]
     if noise == "bernoulli":
-        sample = (mean > draws[:, 2:].T).astype(float)
+        drawn = (mean > draws[:, 2:].T).astype(float)
     elif noise == "deterministic":
-        sample = mean
+        drawn = mean
     else:
-        sample = _beta(mean, draws[:, 2:].T, model.concentration)
-    return Trajectory(state=state, action=action, reward=sample[0], cost=sample[1:])
+        drawn = _beta(mean, draws[:, 2:].T, model.concentration)
+    return Trajectory(state=state, action=action, reward=drawn[0], cost=drawn[1:])
 
 
 def _beta(mean: np.ndarray, uniform: np.ndarray, concentration: np.ndarray) -> np.ndarray:
@@ -90,7 +90,7 @@ def _beta(mean: np.ndarray, uniform: np.ndarray, concentration: np.ndarray) -> n
 
 @lru_cache(maxsize=1)
 def _compiled_sample() -> Any:
-    return jax.jit(_sample, static_argnums=3)
+    return jax.jit(sample, static_argnums=3)
 
 
 def _advance_lane(learner: Learner, noise: str, lanes: Lanes, run: Run, first: int, last: int) -> Run:

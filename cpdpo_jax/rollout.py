@@ -107,11 +107,11 @@ def rollout(model: Model, policy: jax.Array, uniforms: jax.Array, noise: str) ->
         passed = (row <= uniforms[k, 1]).astype(jnp.int32)
         states = states.at[k + 1].set(fold(n_states, lambda y, passed=passed: passed[y]))
     mean = at_pairs(states, actions, model.payoff)  # [1+M,L,B]
-    sample = _sample(mean, jnp.moveaxis(uniforms[:, 2:], 1, 0), model.concentration, noise)
-    return Trajectory(state=states, action=actions, reward=sample[0], cost=sample[1:])
+    drawn = sample(mean, jnp.moveaxis(uniforms[:, 2:], 1, 0), model.concentration, noise)
+    return Trajectory(state=states, action=actions, reward=drawn[0], cost=drawn[1:])
 
 
-def _sample(mean: jax.Array, uniform: jax.Array, concentration: jax.Array, noise: str) -> jax.Array:
+def sample(mean: jax.Array, uniform: jax.Array, concentration: jax.Array, noise: str) -> jax.Array:
     """A sample in [0, 1] with the given mean from one uniform each; all [1+M,L,B]."""
     if noise == "bernoulli":
         return (uniform < mean).astype(mean.dtype)

@@ -7,8 +7,8 @@ with f_(1) >= f_(2) >= ... (ascending for the min). The order is the same for al
 it differs from lane to lane, which is what XLA's code, vectorised over lanes, can not follow. One lane at a time,
 whatever the block: a lane's bits do not depend on its neighbours.
 
-The functions are handed to XLA through its C interface (`jax.ffi`): `_handler` reads the call frame of XLA's c_api.h.
-`available()` says whether this path can be used; `occupancy` and `bonus` decide, and have a pure JAX form as well.
+The functions are handed to XLA through its C interface (`jax.ffi`): the handlers read the call frame of XLA's c_api.h.
+`_accelerate.compiled_kernels` says where this path is used; `occupancy` and `bonus` have a pure JAX form as well.
 """
 
 from __future__ import annotations
@@ -208,6 +208,8 @@ def _is_query(frame):
     if frame[1] == 0:
         return False
     extension = _words(frame[1], 4)  # struct_size, type, next, metadata
+    if np.int32(extension[1]) != 1:  # XLA_FFI_Extension_Metadata
+        return False
     metadata, runtime = _words(extension[3], 4), _words(frame[2], 5)  # both hold a version: (size, next, major:minor)
     metadata[3] = runtime[4]
     return True

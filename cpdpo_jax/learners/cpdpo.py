@@ -6,6 +6,7 @@ step, O(L^2 S^4 A), and one value function per constraint. Needs the Slater marg
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -77,9 +78,17 @@ def init(problem: Problem, hyper: Hyperparameters) -> State:
 
 
 def update(
-    problem: Problem, hyper: Hyperparameters, state: State, policy: jax.Array, trajectory: Trajectory
+    problem: Problem,
+    hyper: Hyperparameters,
+    state: State,
+    policy: jax.Array,
+    trajectory: Trajectory,
+    dual: Callable[[jax.Array, Array, Array], jax.Array] = dual_max,
 ) -> tuple[State, Info]:
-    """Algorithm 2, lines 6 to 9, after `policy` [L,S,A,B] was played (line 4) and `trajectory` observed (line 5)."""
+    """Algorithm 2, lines 6 to 9, after `policy` [L,S,A,B] was played (line 4) and `trajectory` observed (line 5).
+
+    `dual` is line 7, from values and thresholds [M,B] and the cap [B] to multipliers [M,B].
+    """
     n_layers, n_constraints = policy.shape[0], problem.threshold.shape[0]
 
     # Line 6: build the estimators, episode t included
@@ -94,7 +103,7 @@ def update(
 
     # Line 7: the dual max, a binary choice per constraint
     values = policy_value(transition, policy, cost_lower)[:, 0, 0]
-    multipliers = dual_max(values, problem.threshold, hyper.dual_cap)
+    multipliers = dual(values, problem.threshold, hyper.dual_cap)
 
     # Line 8: the Lagrangian loss of the visited pairs
     n = at_pairs(trajectory.state, trajectory.action, visits)

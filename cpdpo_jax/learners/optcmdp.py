@@ -2,8 +2,8 @@
 
 What it does: plays the best policy of the best model of the confidence set, both found at once by an LP over
 z(x,a,x'), the probability of a transition; the constraints hold for the optimistic costs.
-Cost per episode: one LP of about L S^2 A variables and as many rows, on the host, from the last basis: in all 1.1 ms
-at 5 x 5 x 3 (m = 2), 4.5 ms at S = 10, 17 ms at S = 20; the LP from nothing: 3.4, 26, 290 ms. Memory O(L S^2 A).
+Cost per episode: one LP of about L S^2 A variables and as many rows, on the host, from the last basis: in all 1.8 ms
+at 5 x 5 x 3 (m = 2), 7.7 ms at S = 10, 20 ms at S = 20 (`experiments/cost`). Memory O(L S^2 A).
 Guarantee: STRONG regret and violation of order sqrt(T) with high probability: sums of positive parts, no cancellation
 between episodes (as recalled: the paper has these for its LP methods, and weak ones for its dual methods).
 When to use it: small problems where the fewest episodes matter and time does not. Needs T for the widths, not rho.
