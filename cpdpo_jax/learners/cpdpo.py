@@ -78,17 +78,21 @@ def init(problem: Problem, hyper: Hyperparameters) -> State:
 
 
 def update(
+    problem: Problem, hyper: Hyperparameters, state: State, policy: jax.Array, trajectory: Trajectory
+) -> tuple[State, Info]:
+    """Algorithm 2, lines 6 to 9, after `policy` [L,S,A,B] was played (line 4) and `trajectory` observed (line 5)."""
+    return update_with(dual_max, problem, hyper, state, policy, trajectory)
+
+
+def update_with(
+    dual: Callable[[jax.Array, Array, Array], jax.Array],
     problem: Problem,
     hyper: Hyperparameters,
     state: State,
     policy: jax.Array,
     trajectory: Trajectory,
-    dual: Callable[[jax.Array, Array, Array], jax.Array] = dual_max,
 ) -> tuple[State, Info]:
-    """Algorithm 2, lines 6 to 9, after `policy` [L,S,A,B] was played (line 4) and `trajectory` observed (line 5).
-
-    `dual` is line 7, from values and thresholds [M,B] and the cap [B] to multipliers [M,B].
-    """
+    """`update` with line 7 to choose: `dual` maps values and thresholds [M,B] and the cap [B] to multipliers [M,B]."""
     n_layers, n_constraints = policy.shape[0], problem.threshold.shape[0]
 
     # Line 6: build the estimators, episode t included

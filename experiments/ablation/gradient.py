@@ -60,7 +60,7 @@ def update(problem: Problem, hyper: Any, state: State, policy: jax.Array, trajec
     def step(values: jax.Array, threshold: Array, cap: Array) -> jax.Array:
         return jnp.clip(state.multipliers + hyper.dual_rate * (values - threshold), 0, cap)
 
-    same, info = cpdpo.update(problem, hyper, state.same, policy, trajectory, dual=step)
+    same, info = cpdpo.update_with(step, problem, hyper, state.same, policy, trajectory)
     return State(same, info.multipliers), info
 
 
