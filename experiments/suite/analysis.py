@@ -35,12 +35,12 @@ def analyse(directory: Path, scale: str) -> common.Analysis:
             world.label: {
                 label: np.stack([common.last(result, metric)[0] for metric in METRICS]) / world.episodes
                 for label in sweep.entries(scale, stage, world)
-                for result in [results[sweep.cell(scale, stage, world, label).name]]
+                for result in [results[sweep.cell(stage, world, label).name]]
             }
             for world in worlds
         }
         ranks = {name: _ranks(of) for name, of in values.items()}
-        sections += [_mean_ranks(scale, stage, values, ranks), _table(scale, stage, worlds, values, ranks)]
+        sections += [_mean_ranks(stage, ranks), _table(stage, worlds, values, ranks)]
         figures[f"suite_{stage}"] = _figure(values)
     sections.append(_about(results, scale))
     return sections, figures
@@ -54,7 +54,7 @@ def _ranks(of: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return dict(zip(ranked, rankdata(scores, axis=0), strict=True))
 
 
-def _mean_ranks(scale: str, stage: str, values: Values, ranks: dict[str, dict[str, np.ndarray]]) -> Section:
+def _mean_ranks(stage: str, ranks: dict[str, dict[str, np.ndarray]]) -> Section:
     most = max(len(of) for of in ranks.values())
     complete = [name for name, of in ranks.items() if len(of) == most]
     rows = [["learner", *(f"mean rank by {score}" for score in SCORES)]]
@@ -63,30 +63,28 @@ def _mean_ranks(scale: str, stage: str, values: Values, ranks: dict[str, dict[st
         low, high = bootstrap_mean(each.T)
         mean = each.mean(axis=0)
         rows.append([label, *(common.show(mean[i], low[i], high[i]) for i in range(3))])
-    lengths = "each environment's own T" if stage == "all" else f"T = {sweep.short(scale):,} for all"
-    note = f"Over {len(complete)} environments on which all {most} were run; intervals over environments; {lengths}."
+    note = f"Over {len(complete)} environments on which all {most} were run; intervals over environments."
     return Section(f"mean ranks ({stage})", rows, note)
 
 
-def _table(
-    scale: str, stage: str, worlds: list[World], values: Values, ranks: dict[str, dict[str, np.ndarray]]
-) -> Section:
-    rows = [["environment", "T", "learner", "strong regret", "rank", "strong violation", "rank", "rank by sum"]]
+def _table(stage: str, worlds: list[World], values: Values, ranks: dict[str, dict[str, np.ndarray]]) -> Section:
+    rows = [
+        ["environment", "T", "seeds", "learner", "strong regret", "rank", "strong violation", "rank", "rank by sum"]
+    ]
     for world in worlds:
         for label, of in values[world.label].items():
             rank = [f"{one:g}" for one in ranks[world.label].get(label, [])] or ["", "", ""]
             cells = [common.mean(of[0]), rank[0], common.mean(of[1]), rank[1], rank[2]]
-            rows.append([world.label, f"{world.episodes:,}", label, *cells])
+            rows.append([world.label, f"{world.episodes:,}", str(world.seeds), label, *cells])
         missing = [x for x in ENTRIES if world.without_bonus and x in sweep.BONUS]
-        rows += [[world.label, "", label, "not run: too large", "", "", "", ""] for label in missing]
-    seeds = sweep.seeds(scale, stage)
-    return Section(f"per episode ({stage})", rows, f"Means over T and {seeds} seeds, 95 % intervals over seeds.")
+        rows += [[world.label, "", "", label, "not run: too large", "", "", "", ""] for label in missing]
+    return Section(f"per episode ({stage})", rows, "Means over T and seeds, 95 % intervals over seeds.")
 
 
 def _about(results: dict[str, cp.Result], scale: str) -> Section:
     rows = [["environment", "L x S x A, m", "OPT", "rho", "largest optimal multiplier", "tuned cap of cpdpo"]]
-    for world in sweep.worlds(scale):
-        data = results[sweep.cell(scale, "all", world, "uniform").name].data
+    for stage, world in [(stage, world) for stage, some in sweep.worlds(scale).items() for world in some]:
+        data = results[sweep.cell(stage, world, "uniform").name].data
         rho, multiplier = float(data.slater_margin[0]), float(data.optimal_multipliers.max())
         layers = data.attrs["layers"]
         sizes = f"{layers} x {data.attrs['states']} x {data.attrs['actions']}, {data.sizes['constraint']}"
@@ -94,8 +92,7 @@ def _about(results: dict[str, cp.Result], scale: str) -> Section:
         mark = " (too small)" if cap < multiplier else ""
         about = [f"{float(data.optimum[0]):.4g}", f"{rho:.3g}", f"{multiplier:.3g}", f"{cap:.3g}{mark}"]
         rows.append([world.label, sizes, *about])
-    left = f" Left out: {', '.join(sweep.LEFT_OUT)} (compilation takes too long)." if scale == "paper" else ""
-    return Section("environments", rows, f"Where the cap is below a multiplier, CPD-PO's violation grows as T.{left}")
+    return Section("environments", rows, "Where the cap is below a multiplier, CPD-PO's violation grows as T.")
 
 
 def _figure(values: Values) -> Figure:
