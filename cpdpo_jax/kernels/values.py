@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
-from cpdpo_jax.kernels._loops import batch_shape, fold
+from cpdpo_jax.kernels._loops import backwards, batch_shape, fold
 
 
 @jax.jit
@@ -17,12 +19,18 @@ def policy_value(transition: jax.Array, policy: jax.Array, payoff: jax.Array) ->
     n_layers, n_states, n_actions = policy.shape[:3]
     batch = batch_shape(policy.ndim - 3, (transition, 4), (policy, 3), (payoff, 4))
     values = jnp.zeros((n_layers, payoff.shape[0], n_states, *batch), jnp.result_type(transition, policy, payoff))
-    for k in reversed(range(n_layers)):
-        q = payoff[:, k]  # [K,S,A,*B]
-        if k < n_layers - 1:
-            ahead = values[k + 1]
-            q = q + fold(n_states, lambda y, k=k, of=ahead: transition[k, None, :, :, y] * of[:, None, None, y])
-        values = values.at[k].set(fold(n_actions, lambda a, k=k, q=q: policy[k, None, :, a] * q[:, :, a]))
+
+    def played(k: Any, q: jax.Array) -> jax.Array:
+        pi = policy[k]
+        return fold(n_actions, lambda a: pi[None, :, a] * q[:, :, a])
+
+    def step(k: Any, values: jax.Array) -> jax.Array:
+        arrival, ahead = transition[k], values[k + 1]
+        q = payoff[:, k] + fold(n_states, lambda y: arrival[None, :, :, y] * ahead[:, None, None, y])  # [K,S,A,*B]
+        return values.at[k].set(played(k, q))
+
+    values = values.at[-1].set(played(-1, payoff[:, -1]))
+    values = backwards(n_layers - 1, n_states, step, values)
     return jnp.moveaxis(values, 0, 1)
 
 

@@ -20,14 +20,14 @@ of real next states, whatever the multiplier of the logarithm; the width of rewa
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from optax.projections import projection_non_negative
 
-from cpdpo_jax.kernels._loops import fold
+from cpdpo_jax.kernels._loops import backwards, fold
 from cpdpo_jax.kernels.maximiser import maximising_transition
 from cpdpo_jax.learners import base, optimistic
 from cpdpo_jax.learners.base import Info, Learner, Problem
@@ -89,16 +89,22 @@ def plan(
     n_layers, n_states, n_actions = mask.shape[:3]
     payoff = optimistic.lagrangian(jnp.concatenate([reward[None], cost]), multipliers)
     policy = jnp.zeros(mask.shape, payoff.dtype)
-    # Lagrangian value, then costs, of every state; layer L is x_L, worth nothing
-    values = jnp.zeros((n_layers + 1, 1 + cost.shape[0], n_states, mask.shape[3]), payoff.dtype)
-    for k in reversed(range(n_layers)):
-        of_pairs = jnp.concatenate([payoff[None, k], cost[:, k]])  # [1+M,S,A,B]
-        if k < n_layers - 1:
-            ahead = values[k + 1]
-            best = maximising_transition(lower[k], upper[k], ahead[0])
-            of_pairs = of_pairs + fold(n_states, lambda y, p=best, v=ahead: p[None, :, :, y] * v[:, y, None, None])
+    values = jnp.zeros((n_layers, 1 + cost.shape[0], n_states, mask.shape[3]), payoff.dtype)  # Lagrangian's, then costs
+
+    def greedy(k: Any, of_pairs: jax.Array, both: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        policy, values = both
         policy = policy.at[k].set(_greedy(of_pairs[0], mask[k]).astype(payoff.dtype))
-        values = values.at[k].set(fold(n_actions, lambda a, k=k, pi=policy, v=of_pairs: pi[k, :, a] * v[:, :, a]))
+        pi = policy[k]
+        return policy, values.at[k].set(fold(n_actions, lambda a: pi[:, a] * of_pairs[:, :, a]))
+
+    def step(k: Any, both: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        ahead = both[1][k + 1]
+        best = maximising_transition(lower[k], upper[k], ahead[0])
+        to_come = fold(n_states, lambda y: best[None, :, :, y] * ahead[:, y, None, None])
+        return greedy(k, jnp.concatenate([payoff[k][None], cost[:, k]]) + to_come, both)
+
+    last = greedy(n_layers - 1, jnp.concatenate([payoff[-1:], cost[:, -1]]), (policy, values))
+    policy, values = backwards(n_layers - 1, n_states, step, last)
     return policy, values[0, 0, 0], values[0, 1:, 0]
 
 

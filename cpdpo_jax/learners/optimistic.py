@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cpdpo_jax.kernels._loops import batch_shape, fold
+from cpdpo_jax.kernels._loops import backwards, batch_shape, fold
 from cpdpo_jax.learners.base import Info, Problem
 from cpdpo_jax.learners.estimates import Estimates, empty, observe, visited_pairs
 from cpdpo_jax.types import Trajectory
@@ -122,18 +122,20 @@ def truncated_evaluation(
     per_visit = 1 / visits
     action_values = jnp.zeros((*payoff.shape[:4], *batch), payoff.dtype)
     values = jnp.zeros((n_layers, payoff.shape[0], n_states, *batch), payoff.dtype)
-    for k in reversed(range(n_layers)):
-        q = payoff[:, k]  # [K,S,A,*B]
-        if k < n_layers - 1:
 
-            def term(y: int, k=k, ahead=values[k + 1]) -> jax.Array:
-                return counts[k, None, :, :, y].astype(payoff.dtype) * ahead[:, y, None, None]
-
-            q = q + per_visit[k] * fold(n_states, term)
+    def truncated(k: Any, q: jax.Array, both: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        action_values, values = both
         action_values = action_values.at[:, k].set(jnp.clip(q, 0, ceiling[:, k, None, None]))
-        values = values.at[k].set(
-            fold(n_actions, lambda a, k=k, q=action_values: policy[k, None, :, a] * q[:, k, :, a])
-        )
+        pi, of_pairs = policy[k], action_values[:, k]
+        return action_values, values.at[k].set(fold(n_actions, lambda a: pi[None, :, a] * of_pairs[:, :, a]))
+
+    def step(k: Any, both: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        arrivals, ahead = counts[k], both[1][k + 1]
+        total = fold(n_states, lambda y: arrivals[None, :, :, y].astype(payoff.dtype) * ahead[:, y, None, None])
+        return truncated(k, payoff[:, k] + per_visit[k] * total, both)
+
+    start = truncated(n_layers - 1, payoff[:, -1], (action_values, values))
+    action_values, values = backwards(n_layers - 1, n_states, step, start)
     return action_values, values[0, :, 0]
 
 

@@ -21,7 +21,7 @@ from tests.kernels.support import (
 )
 from tests.reference import kernels_numpy as reference
 
-SHAPES = [(1, 3, 2), (4, 3, 2), (3, 1, 1)]  # L, S, A
+SHAPES = [(1, 3, 2), (4, 3, 2), (3, 1, 1), (3, 33, 2)]  # L, S, A; over 32 states the loop over layers is compiled
 # Values here are at most L = 5 in size and sums of at most 100 terms.
 LOOSE = {"float32": 5e-6, "float64": 1e-12}
 
@@ -51,7 +51,7 @@ def test_by_hand(dtype: str) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 @examples(6)
 def test_equals_loops(shape: tuple[int, int, int], seed: int) -> None:
-    """3 shapes x 6 x 12 cases of 3 payoffs, each in both precisions."""
+    """4 shapes x 6 x 12 cases of 3 payoffs, each in both precisions."""
     rng = np.random.default_rng(seed)
     problems = random_problems(rng, *shape, 12)
     payoff = random_payoff(rng, problems)

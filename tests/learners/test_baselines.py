@@ -26,6 +26,7 @@ RHO = 0.5
 INSTANCES: dict[str, dict[str, Any]] = {
     "m=1": {"layers": 3, "states": 3, "actions": 2, "constraints": 1, "seed": 3},
     "m=2, masks": {"layers": 4, "states": 3, "actions": 3, "constraints": 2, "seed": 4, "masked": True},
+    "wide": {"layers": 3, "states": 33, "actions": 2, "constraints": 1, "seed": 5},  # the loop over layers is compiled
 }
 # Between "theory", where nothing moves in 500 episodes, and rates at which rounding is amplified.
 LIVELY: dict[str, dict[str, float]] = {
@@ -56,7 +57,8 @@ def _replayer(name: str) -> Any:
 @pytest.mark.parametrize("name", LIVELY)
 def test_equals_the_transcription(x64: None, name: str, instance: str, setting: str) -> None:
     cmdp, learner = random_cmdp(**INSTANCES[instance]), base.get(name)
-    draws = np.random.default_rng(11).random((EPISODES, cmdp.n_layers, 3 + cmdp.n_constraints))
+    n = 40 if instance == "wide" else EPISODES  # of the EPISODES: the transcription takes its time
+    draws = np.random.default_rng(11).random((n, cmdp.n_layers, 3 + cmdp.n_constraints))
     changed: dict[str, Any] = LIVELY[name] | CONFIDENCE if setting == "lively" else {}
     lanes = lanes_for(learner, cmdp, episodes=EPISODES, preset="theory", rho=RHO, dtype=np.float64, **changed)
     run = _replayer(name)
@@ -86,7 +88,7 @@ def test_equals_the_transcription(x64: None, name: str, instance: str, setting: 
     np.testing.assert_allclose(multipliers, expected["next_multipliers"], rtol=0, atol=1e-9)
     if name != "optdual":
         np.testing.assert_allclose(weights, expected["log_weights"], rtol=0, atol=1e-9)
-    if setting == "lively":  # else the comparison says little
+    if setting == "lively" and n == EPISODES:  # else the comparison says little
         assert expected["multipliers"].max() > 0.1
         assert name == "optdual" or expected["multipliers"].max() == hyper["dual_cap"]
         assert np.ptp(expected["policies"], axis=0).max() > 0.3
