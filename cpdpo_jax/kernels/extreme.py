@@ -58,15 +58,16 @@ def extreme(
     """
     n_states = f.shape[0]
     farther, best_of, sign = (jnp.maximum, jnp.minimum, 1) if maximize else (jnp.minimum, jnp.maximum, -1)
-    placed = fold(n_states, lambda j: lower(j) * f[j])
+    of, room = [f[j] for j in range(n_states)], [spread(j) for j in range(n_states)]  # sliced once: tracing takes time
+    placed = fold(n_states, lambda j: lower(j) * of[j])
     if n_states <= NARROW:
 
         def at_breakpoint(f_i: jax.Array) -> jax.Array:
-            return excess * f_i + fold(n_states, lambda j: spread(j) * farther(f[j], f_i))
+            return excess * f_i + fold(n_states, lambda j: room[j] * farther(of[j], f_i))
 
-        return placed + fold(n_states, lambda i: at_breakpoint(f[i]), best_of)
+        return placed + fold(n_states, lambda i: at_breakpoint(of[i]), best_of)
 
     def from_breakpoint(f_i: jax.Array) -> jax.Array:  # differences: e f_i would cancel badly, |e| grows with the width
-        return slack * f_i + sign * fold(n_states, lambda j: spread(j) * jnp.maximum(sign * (f[j] - f_i), 0))
+        return slack * f_i + sign * fold(n_states, lambda j: room[j] * jnp.maximum(sign * (of[j] - f_i), 0))
 
     return placed + rolling_fold(f, from_breakpoint, best_of)

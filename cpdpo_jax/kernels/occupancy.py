@@ -9,6 +9,8 @@ and layer 0 has one state only.
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 
@@ -74,17 +76,21 @@ def _step(pi: jax.Array, row: Box, f: jax.Array, maximize: bool) -> jax.Array:
     """sum_a pi(a|y) extreme p.f for every target: f [S, targets, *B] of layer k+1 -> [S, targets, *B] of layer k."""
     n_states, n_actions = f.shape[0], pi.shape[1]
     if n_states <= NARROW:
-
-        def by_action(a: int) -> jax.Array:
-            lower, spread = row.lower[:, a, :, None], row.spread[:, a, :, None]
-            slack, excess = row.slack[:, a, None], row.excess[:, a, None]
-            return extreme(lambda j: lower[:, j], lambda j: spread[:, j], slack, excess, f[:, None], maximize)
-
-        return _average(pi, by_action, n_actions)
+        of_action = [_step_by_action(*(part[:, a] for part in row), f, maximize) for a in range(n_actions)]
+        return _average(pi, lambda a: of_action[a], n_actions)
     lower, spread = row.lower[:, :, :, None], row.spread[:, :, :, None]
     slack, excess = row.slack[:, :, None], row.excess[:, :, None]
     best = extreme(lambda j: lower[:, :, j], lambda j: spread[:, :, j], slack, excess, f[:, None, None], maximize)
     return _average(pi, lambda a: best[:, a], n_actions)
+
+
+@partial(jax.jit, static_argnames="maximize")  # traced once for all actions
+def _step_by_action(
+    lower: jax.Array, spread: jax.Array, slack: jax.Array, excess: jax.Array, f: jax.Array, maximize: bool
+) -> jax.Array:
+    """extreme p.f under one action: lower and spread [S,S,*B], slack and excess [S,*B] -> [S, targets, *B]."""
+    lower, spread = lower[:, :, None], spread[:, :, None]
+    return extreme(lambda j: lower[:, j], lambda j: spread[:, j], slack[:, None], excess[:, None], f[:, None], maximize)
 
 
 def _average(pi: jax.Array, of_action, n_actions: int) -> jax.Array:
