@@ -21,6 +21,7 @@ from cpdpo_jax import draws, engine, host, monitor, settings
 from cpdpo_jax.envs.build import stack, unstack
 from cpdpo_jax.learners.base import Learner, Problem
 from cpdpo_jax.learners.fixed import KnownPolicy, plug_in_slater_margin
+from cpdpo_jax.record import Record, empty_record, write
 from cpdpo_jax.rollout import make_model
 from cpdpo_jax.types import CMDP
 
@@ -76,25 +77,6 @@ class Work:
         return sorted({*map(int, self.checkpoints), *(phase.last for phase in self.phases)})
 
 
-class Record(NamedTuple):
-    """What a block has to tell, float64 on the host; NaN where it did not get to. Checkpoints lead, lanes trail."""
-
-    strong: np.ndarray  # [C,1+M,B] cumulative
-    weak: np.ndarray  # [C,1+M,B] cumulative
-    multiplier_mean: np.ndarray  # [C,M,B] over the episodes so far
-    multiplier: np.ndarray  # [C,M,B] of the last episode
-    gaps: np.ndarray  # [C,1+M,B] of the last episode
-    epochs: np.ndarray  # [C,B]
-    infeasible: np.ndarray  # [C,B]; NaN for learners that solve no LPs
-    failures: np.ndarray  # [C,6,B] of the monitor
-    slack: np.ndarray  # [C,6,B]
-    widths: np.ndarray  # [C,2,B] cumulative
-    policy: np.ndarray  # [L,S,A,B] after the last episode done
-    slater_margin: np.ndarray  # [B] rho as the learner believed it
-    first_bad: np.ndarray  # [B] first episode (from 1) with a value that is not finite; 0: none
-    done: np.ndarray  # [] episodes done
-
-
 class Snapshot(NamedTuple):
     """A block in the middle of its run, on the host: enough to go on from, bit for bit. There is no random state."""
 
@@ -119,31 +101,6 @@ def narrow(work: Work, instance: int, setting: int) -> Work:
         truth=None if work.truth is None else jax.tree.map(cut, work.truth),
         known_policy=None if work.known_policy is None else cut(work.known_policy),
         first_instance=work.first_instance + instance,
-    )
-
-
-def empty_record(work: Work, n_lanes: int) -> Record:
-    """All NaN, nothing done."""
-    n, m, events = len(work.checkpoints), work.cmdp.n_constraints, len(monitor.EVENTS)
-
-    def nan(*shape: int) -> np.ndarray:
-        return np.full((*shape, n_lanes), np.nan)
-
-    return Record(
-        strong=nan(n, 1 + m),
-        weak=nan(n, 1 + m),
-        multiplier_mean=nan(n, m),
-        multiplier=nan(n, m),
-        gaps=nan(n, 1 + m),
-        epochs=nan(n),
-        infeasible=nan(n),
-        failures=nan(n, events),
-        slack=nan(n, events),
-        widths=nan(n, 2),
-        policy=nan(*work.cmdp.reward.shape[:3]),
-        slater_margin=nan(),
-        first_bad=np.zeros(n_lanes, int),
-        done=np.zeros((), int),
     )
 
 
@@ -207,7 +164,7 @@ def run_block(
     `progress` is told of every n episodes done; `stop` asks whether to end early; `keep` is handed a snapshot every
     `every` seconds, and when stopped.
     """
-    record = empty_record(work, len(lane.seed))
+    record = empty_record(len(work.checkpoints), work.cmdp, len(lane.seed))
     t, believed = 0, np.asarray(work.problem.slater_margin)[lane.instance]
     if start is not None:
         t, believed, record = start.episode, start.believed, start.record
@@ -245,7 +202,7 @@ def run_block(
         if t < end:
             break
         if t in work.checkpoints:
-            _write(record, int(np.searchsorted(work.checkpoints, t)), t, run)
+            write(record, int(np.searchsorted(work.checkpoints, t)), t, run)
         if (record.first_bad > 0).any():
             break
     if keep is not None and stop():
@@ -289,15 +246,3 @@ def _restored(run: engine.Run, leaves: list[np.ndarray]) -> engine.Run:
         raise ValueError("the snapshot is of another learner, environment or version.")
     put = np.array if isinstance(like[0], np.ndarray) else jnp.array
     return jax.tree.unflatten(kind, [put(leaf) for leaf in leaves])
-
-
-def _write(record: Record, at: int, t: int, run: engine.Run) -> None:
-    """Put the sums so far at a checkpoint."""
-    exact = jax.tree.map(lambda sums, lost: np.asarray(sums, float) - np.asarray(lost, float), run.sums, run.carry)
-    record.strong[at], record.weak[at], record.multiplier_mean[at] = exact.strong, exact.weak, exact.multipliers / t
-    record.multiplier[at], record.gaps[at], record.epochs[at] = run.info.multipliers, run.gaps, run.info.epochs
-    if run.info.infeasible is not None:
-        record.infeasible[at] = run.info.infeasible
-    if run.watch is not None:
-        record.failures[at], record.slack[at] = run.watch.failures, run.watch.slack
-        record.widths[at] = np.asarray(run.watch.widths, float) - np.asarray(run.watch.widths_carry, float)

@@ -15,8 +15,9 @@ import numpy as np
 
 import cpdpo_jax
 from cpdpo_jax import atomic, metrics, monitor, settings
-from cpdpo_jax.blocks import Lane, Record, Work
+from cpdpo_jax.blocks import Lane, Work
 from cpdpo_jax.oracle import Solution
+from cpdpo_jax.record import Record
 
 if TYPE_CHECKING:
     import xarray as xr

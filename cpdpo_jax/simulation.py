@@ -17,9 +17,10 @@ from jax.experimental.compilation_cache import compilation_cache
 from tqdm.auto import tqdm
 
 from cpdpo_jax import _inputs, oracle, settings
-from cpdpo_jax.blocks import HOST_LANES, LANE_MULTIPLE, Lane, Record, Work, compile_block, run_block
+from cpdpo_jax.blocks import HOST_LANES, LANE_MULTIPLE, Lane, Work, compile_block, run_block
 from cpdpo_jax.learners import base
 from cpdpo_jax.learners.base import Learner
+from cpdpo_jax.record import Record
 from cpdpo_jax.result import NonFiniteError, Result, assemble
 from cpdpo_jax.types import CMDP
 

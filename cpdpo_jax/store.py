@@ -186,7 +186,8 @@ class Store:
         """How far a block has come; None: not begun."""
         import numpy as np
 
-        from cpdpo_jax.blocks import Record, Snapshot
+        from cpdpo_jax.blocks import Snapshot
+        from cpdpo_jax.record import Record
 
         try:
             with np.load(self.checkpoint_path(key), allow_pickle=False) as file:

@@ -1,4 +1,4 @@
-"""Two inner loops for `compiled`, as explicit vector code: numba's own vectorisation of them is 3 to 5 times slower.
+"""Two inner loops for `_sorted`, as explicit vector code: numba's own vectorisation of them is 3 to 5 times slower.
 
 numba can not say that arrays do not overlap, so it reads and writes running sums in every step; here they stay in
 registers. Arrays are C-contiguous and their last axis is a multiple of `VECTOR`.

@@ -1,19 +1,14 @@
-"""Occupancy bounds and dilated bonus of wide layers on a CPU, compiled by numba and called from inside XLA's program.
+"""The wide kernels on a CPU: numba's functions of `_sorted`, called from inside XLA's program.
 
-The breakpoint form of `extreme` does S^2 work for every pair and target; sorting f once per target and filling the box
-in that order does S:
-    max p.f = sum_j f_(j) (lower_(j) + take_(j)),   take_(j) = min(spread_(j), slack - take_(1) - ... - take_(j-1))
-with f_(1) >= f_(2) >= ... (ascending for the min). The order is the same for all pairs (x,a), which so fill one vector;
-it differs from lane to lane, which is what XLA's code, vectorised over lanes, can not follow. One lane at a time,
-whatever the block: a lane's bits do not depend on its neighbours.
-
-The functions are handed to XLA through its C interface (`jax.ffi`): the handlers read the call frame of XLA's c_api.h.
+They are handed to XLA through its C interface (`jax.ffi`): the handlers read the call frame of XLA's c_api.h.
 `_accelerate.compiled_kernels` says where this path is used; `occupancy` and `bonus` have a pure JAX form as well.
 """
 
 from __future__ import annotations
 
 import functools
+import zlib
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -21,169 +16,9 @@ import numpy as np
 from numba import carray, cfunc, njit, types  # pyright: ignore[reportPrivateImportUsage]
 from numba.extending import intrinsic
 
-from cpdpo_jax.kernels._vector import VECTOR, fill, ranks
-
-GROUP = 8  # lanes whose boxes are copied together: reads whole vectors of the lanes-last arrays
-
-_compile = functools.partial(njit, cache=True, nogil=True, fastmath={"contract", "nsz", "nnan", "ninf"})
-
-
-@_compile
-def _move(low, room, free, f, first, last, n_states, sign, scratch):
-    """The extreme expectations [rows,P] of f[row] over a layer's boxes, for the targets first <= row < last.
-
-    One pass over all targets for each step of it: a CPU stalls where it reads at once what it has just scattered.
-    """
-    key, rank, order, value, step, best = scratch
-    for row in range(first, last):
-        for j in range(n_states):
-            key[row, j] = sign * f[row, j]
-    for row in range(first, last):
-        ranks(key, row, n_states, rank)  # pyright: ignore[reportCallIssue]
-    for row in range(first, last):
-        for j in range(n_states):
-            i = rank[row, j]
-            order[row, i] = j
-            value[row, i] = f[row, j]
-    for row in range(first, last):
-        for i in range(n_states - 1):
-            step[row, i] = value[row, i] - value[row, i + 1]
-        step[row, n_states - 1] = value[row, n_states - 1]
-    for row in range(first, last):
-        fill(low, room, free, order, value, step, row, n_states, best)  # pyright: ignore[reportCallIssue]
-
-
-@_compile
-def _average(pi, best, first, last, n_sources, n_actions, out):
-    """out[row,y] = sum_a pi(a|y) best[row,(a,y)] for first <= row < last."""
-    for row in range(first, last):
-        for y in range(n_sources):
-            out[row, y] = pi[y] * best[row, y]
-        for a in range(1, n_actions):
-            for y in range(n_sources):
-                out[row, y] += pi[a * n_sources + y] * best[row, a * n_sources + y]
-
-
-@_compile
-def _gather(k, first, lanes, n_sources, policy, lower, spread, slack, pi, low, room, free):
-    """Copy layer k of `lanes` lanes from lanes-last arrays: pi and free [G,P], low and room [G,S,P]; pairs (a,y)."""
-    n_states, n_actions = policy.shape[1:3]
-    for y in range(n_sources):
-        for a in range(n_actions):
-            p = a * n_sources + y
-            for b in range(lanes):
-                pi[b, p] = policy[k, y, a, first + b]
-                free[b, p] = slack[k, y, a, first + b]
-            for j in range(n_states):
-                for b in range(lanes):
-                    low[b, j, p] = lower[k, y, a, j, first + b]
-                    room[b, j, p] = spread[k, y, a, j, first + b]
-
-
-@_compile
-def _layer_arrays(n_states, n_pairs, kind):
-    """pi and free [G,P], low and room [G,S,P], pairs padded to whole vectors."""
-    n_pairs = -(-n_pairs // VECTOR) * VECTOR
-    return (
-        np.zeros((GROUP, n_pairs), kind),
-        np.zeros((GROUP, n_pairs), kind),
-        np.zeros((GROUP, n_states, n_pairs), kind),
-        np.zeros((GROUP, n_states, n_pairs), kind),
-        n_pairs,
-    )
-
-
-@_compile
-def _scratch(rows, n_states, n_pairs, kind):
-    """What `_move` works on: key, rank, order, value, step [rows, padded], best [rows,P]."""
-    width = -(-n_states // VECTOR) * VECTOR
-    return (
-        np.zeros((rows, width), kind),
-        np.zeros((rows, width), np.int32),
-        np.zeros((rows, width), np.int32),
-        np.zeros((rows, width), kind),
-        np.zeros((rows, width), kind),
-        np.zeros((rows, n_pairs), kind),
-    )
-
-
-@_compile
-def _step_back(k, first, lanes, n_sources, policy, lower, spread, slack, excess, arrays, scratch, reach):
-    """Both bounds of all targets beyond layer k, seen from layer k: reach [G,2,L*S,S] is brought from k+1 to k."""
-    n_states, n_actions = policy.shape[1:3]
-    pi, free, low, room, _ = arrays
-    best, n_targets = scratch[5], reach.shape[2]
-    near = (k + 1) * n_states  # the targets of layer k+1 start here: their f is one-hot
-    _gather(k, first, lanes, n_sources, policy, lower, spread, slack, pi, low, room, free)
-    for b in range(lanes):
-        for bound in range(2):
-            f, sign = reach[b, bound], 1 - 2 * bound
-            _move(low[b], room[b], free[b], f, near + n_states, n_targets, n_states, sign, scratch)
-            for x in range(n_states):
-                if bound == 0:
-                    for p in range(n_sources * n_actions):
-                        best[near + x, p] = low[b, x, p] + min(room[b, x, p], free[b, p])
-                else:
-                    for a in range(n_actions):
-                        for y in range(n_sources):
-                            p = a * n_sources + y
-                            best[near + x, p] = low[b, x, p] + max(excess[k, y, a, first + b] + room[b, x, p], 0)
-            _average(pi[b], best, near, n_targets, n_sources, n_actions, f)
-
-
-@_compile
-def _occupancy_bounds(policy, lower, spread, slack, excess, out_low, out_up):
-    """`occupancy.occupancy_bounds_in_box` for lanes-last arrays."""
-    n_layers, n_states, n_actions, n_lanes = policy.shape
-    kind = policy.dtype
-    layer = _layer_arrays(n_states, n_states * n_actions, kind)
-    layer_0 = _layer_arrays(n_states, n_actions, kind)  # has one state
-    n_targets = n_layers * n_states
-    scratch = _scratch(n_targets, n_states, layer[4], kind)
-    scratch_0 = _scratch(n_targets, n_states, layer_0[4], kind)
-    reach = np.zeros((GROUP, 2, n_targets, n_states), kind)  # [lane, bound, target, from state]
-    for first in range(0, n_lanes, GROUP):
-        lanes = min(GROUP, n_lanes - first)
-        for k in range(n_layers - 2, 0, -1):
-            _step_back(k, first, lanes, n_states, policy, lower, spread, slack, excess, layer, scratch, reach)
-        if n_layers > 1:
-            _step_back(0, first, lanes, 1, policy, lower, spread, slack, excess, layer_0, scratch_0, reach)
-        for b in range(lanes):
-            for x in range(n_states):
-                out_up[0, x, first + b] = out_low[0, x, first + b] = x == 0
-            for h in range(1, n_layers):
-                for x in range(n_states):
-                    up = min(max(reach[b, 0, h * n_states + x, 0], 0), 1)
-                    out_up[h, x, first + b] = up
-                    out_low[h, x, first + b] = min(max(reach[b, 1, h * n_states + x, 0], 0), up)
-
-
-@_compile
-def _dilated_bonus(policy, bonus, dilation, lower, spread, slack, out):
-    """`bonus.dilated_bonus_in_box` for lanes-last arrays."""
-    n_layers, n_states, n_actions, n_lanes = policy.shape
-    kind = policy.dtype
-    pi, free, low, room, n_pairs = _layer_arrays(n_states, n_states * n_actions, kind)
-    scratch = _scratch(GROUP, n_states, n_pairs, kind)
-    best = scratch[5]
-    ahead = np.zeros((GROUP, n_states), kind)  # sum_a pi(a|x) B(x,a) in the layer after
-    for x in range(n_states):
-        for a in range(n_actions):
-            out[n_layers - 1, x, a] = bonus[n_layers - 1, x]
-    for first in range(0, n_lanes, GROUP):
-        lanes = min(GROUP, n_lanes - first)
-        for b in range(lanes):
-            ahead[b] = bonus[n_layers - 1, :, first + b]
-        for k in range(n_layers - 2, -1, -1):
-            _gather(k, first, lanes, n_states, policy, lower, spread, slack, pi, low, room, free)
-            for b in range(lanes):
-                _move(low[b], room[b], free[b], ahead, b, b + 1, n_states, 1, scratch)
-                for x in range(n_states):
-                    ahead[b, x] = 0
-                    for a in range(n_actions):
-                        dilated = bonus[k, x, first + b] + dilation[first + b] * best[b, a * n_states + x]
-                        out[k, x, a, first + b] = dilated
-                        ahead[b, x] += pi[b, a * n_states + x] * dilated
+from cpdpo_jax.kernels import _sorted, _vector
+from cpdpo_jax.kernels._sorted import dilated_bonus as _dilated_bonus
+from cpdpo_jax.kernels._sorted import occupancy_bounds as _occupancy_bounds
 
 
 @intrinsic
@@ -196,13 +31,13 @@ def _pointer(typingctx, address):
     return types.voidptr(types.int64), codegen
 
 
-@njit(cache=True)
+@njit
 def _words(address, n):
     """n words of memory as int64."""
     return carray(_pointer(address), n, np.int64)  # pyright: ignore[reportCallIssue]
 
 
-@njit(cache=True)
+@njit
 def _is_query(frame):
     """XLA asks for the version of the interface before it calls: answer with its own."""
     if frame[1] == 0:
@@ -215,22 +50,23 @@ def _is_query(frame):
     return True
 
 
-@njit(cache=True)
+@njit
 def _data(buffers, i):
     """Where the data of the i-th buffer of XLA_FFI_Args or XLA_FFI_Rets are."""
     buffer = _words(_words(buffers, i + 1)[i], 4)  # struct_size, next, dtype, data
     return _pointer(buffer[3])  # pyright: ignore[reportCallIssue]
 
 
-@njit(cache=True)
+@njit
 def _shape(buffers, i):
     """The dimensions of the i-th buffer."""
     buffer = _words(_words(buffers, i + 1)[i], 6)  # ..., data, rank, dims
     return _words(buffer[5], buffer[4])
 
 
-def _occupancy_handler(kind):
+def _occupancy_handler(kind, source):
     def handler(address):
+        _ = source
         frame = _words(address, 15)  # args at 9, rets at 14
         if not _is_query(frame):
             n_layers, n_states, n_actions, n_lanes = _shape(frame[9], 0)
@@ -250,8 +86,9 @@ def _occupancy_handler(kind):
     return handler
 
 
-def _bonus_handler(kind):
+def _bonus_handler(kind, source):
     def handler(address):
+        _ = source
         frame = _words(address, 15)
         if not _is_query(frame):
             n_layers, n_states, n_actions, n_lanes = _shape(frame[9], 0)
@@ -270,11 +107,19 @@ def _bonus_handler(kind):
     return handler
 
 
+def _source() -> int:
+    """A checksum of all that the handlers are made of: numba's cache sees changes of this file and of what is closed
+    over, not of other files, and would go on with the old machine code.
+    """
+    return zlib.crc32(b"".join(Path(str(module.__file__)).read_bytes() for module in (_sorted, _vector)))
+
+
 @functools.cache
 def _target(name: str, dtype: np.dtype) -> str:
     """Compile a handler for a precision, and make it known to XLA; its name there."""
     make = {"occupancy_bounds": _occupancy_handler, "dilated_bonus": _bonus_handler}[name]
-    compiled = cfunc(types.int64(types.int64), cache=True)(make(np.float32 if dtype == np.float32 else np.float64))
+    handler = make(np.float32 if dtype == np.float32 else np.float64, _source())
+    compiled = cfunc(types.int64(types.int64), cache=True)(handler)
     _KEPT.append(compiled)
     target = f"cpdpo_jax_{name}_{dtype}"
     jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(compiled.ctypes), platform="cpu")
