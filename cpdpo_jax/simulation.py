@@ -18,6 +18,7 @@ from tqdm.auto import tqdm
 
 from cpdpo_jax import _inputs, oracle, settings
 from cpdpo_jax.blocks import HOST_LANES, LANE_MULTIPLE, Lane, Work, compile_block, run_block
+from cpdpo_jax.kernels._loops import NARROW
 from cpdpo_jax.learners import base
 from cpdpo_jax.learners.base import Learner
 from cpdpo_jax.record import Record
@@ -213,9 +214,9 @@ def cores() -> int:
 
 
 def _cut(work: Work, seeds: np.ndarray, block: int | None, workers: int, platform: str) -> list[Lane]:
-    """All lanes of a learner, instance by instance, in blocks of one width; the last is padded with its last lane.
+    """All lanes of a learner, instance by instance, in blocks of one width, padded with their last lane.
 
-    Blocks on the host are narrow, and none is padded.
+    Blocks on the host are narrow, and none is padded. Where padding costs little, few lanes go to all workers.
     """
     shape = (work.cmdp.batch_shape[0], len(work.settings), len(seeds))
     instance, setting, seed = (index.ravel() for index in np.indices(shape))
@@ -231,11 +232,15 @@ def _cut(work: Work, seeds: np.ndarray, block: int | None, workers: int, platfor
         multiple = 2 * LANE_MULTIPLE if wanted >= 2 * LANE_MULTIPLE else LANE_MULTIPLE  # whole rounds of vector code
         wanted = wanted // multiple * multiple
     width = max(1, math.ceil(wanted / multiple)) * multiple
+    share = width
+    if block is None and platform == "cpu" and work.cmdp.reward.shape[1] > NARROW:  # see `kernels.compiled`
+        share = min(width, math.ceil(count / workers))
     cut = []
-    for first in range(0, count, width):
-        end = min(first + width, count) if work.on_host else first + width
-        at = np.minimum(np.arange(first, end), count - 1)
-        real = np.arange(first, end) < count
+    for first in range(0, count, share):
+        real = np.arange(first, first + width) < min(first + share, count)
+        if work.on_host:
+            real = real[real]
+        at = np.minimum(np.arange(first, first + len(real)), first + real.sum() - 1)
         cut.append(Lane(instance=instance[at], setting=setting[at], seed=seeds[seed[at]], real=real))
     return cut
 

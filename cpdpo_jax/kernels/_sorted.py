@@ -5,7 +5,7 @@ in that order does S:
     max p.f = sum_j f_(j) (lower_(j) + take_(j)),   take_(j) = min(spread_(j), slack - take_(1) - ... - take_(j-1))
 with f_(1) >= f_(2) >= ... (ascending for the min). The order is the same for all pairs (x,a), which so fill one vector;
 it differs from lane to lane, which is what XLA's code, vectorised over lanes, can not follow. One lane at a time,
-whatever the block: a lane's bits do not depend on its neighbours.
+whatever the block: a lane's bits do not depend on its neighbours, and padding costs nothing.
 """
 
 from __future__ import annotations
@@ -75,6 +75,25 @@ def _gather(k, first, lanes, n_sources, policy, lower, spread, slack, pi, low, r
 
 
 @_compile
+def _distinct(arrays):
+    """How many lanes there are without those at the end that repeat one in everything: the padding of a block.
+
+    arrays: a tuple of [N,B] each.
+    """
+    n_lanes = arrays[0].shape[1]
+    distinct = 1  # lane distinct - 1 equals all after it, so far
+    for array in arrays:
+        for row in array:
+            for lane in range(n_lanes - 2, distinct - 2, -1):
+                if row[lane] != row[n_lanes - 1]:
+                    distinct = lane + 2
+                    break
+            if distinct == n_lanes:
+                return distinct
+    return distinct
+
+
+@_compile
 def _layer_arrays(n_states, n_pairs, kind):
     """pi and free [G,P], low and room [G,S,P], pairs padded to whole vectors."""
     n_pairs = -(-n_pairs // VECTOR) * VECTOR
@@ -130,14 +149,17 @@ def occupancy_bounds(policy, lower, spread, slack, excess, out_low, out_up):
     """`occupancy.occupancy_bounds_in_box` for lanes-last arrays."""
     n_layers, n_states, n_actions, n_lanes = policy.shape
     kind = policy.dtype
+    flat = (-1, n_lanes)
+    parts = policy.reshape(flat), lower.reshape(flat), spread.reshape(flat), slack.reshape(flat), excess.reshape(flat)
+    distinct = _distinct(parts)
     layer = _layer_arrays(n_states, n_states * n_actions, kind)
     layer_0 = _layer_arrays(n_states, n_actions, kind)  # has one state
     n_targets = n_layers * n_states
     scratch = _scratch(n_targets, n_states, layer[4], kind)
     scratch_0 = _scratch(n_targets, n_states, layer_0[4], kind)
     reach = np.zeros((GROUP, 2, n_targets, n_states), kind)  # [lane, bound, target, from state]
-    for first in range(0, n_lanes, GROUP):
-        lanes = min(GROUP, n_lanes - first)
+    for first in range(0, distinct, GROUP):
+        lanes = min(GROUP, distinct - first)
         for k in range(n_layers - 2, 0, -1):
             _step_back(k, first, lanes, n_states, policy, lower, spread, slack, excess, layer, scratch, reach)
         if n_layers > 1:
@@ -150,6 +172,8 @@ def occupancy_bounds(policy, lower, spread, slack, excess, out_low, out_up):
                     up = min(max(reach[b, 0, h * n_states + x, 0], 0), 1)
                     out_up[h, x, first + b] = up
                     out_low[h, x, first + b] = min(max(reach[b, 1, h * n_states + x, 0], 0), up)
+    for lane in range(distinct, n_lanes):
+        out_up[:, :, lane], out_low[:, :, lane] = out_up[:, :, distinct - 1], out_low[:, :, distinct - 1]
 
 
 @_compile
@@ -157,6 +181,9 @@ def dilated_bonus(policy, bonus, dilation, lower, spread, slack, out):
     """`bonus.dilated_bonus_in_box` for lanes-last arrays."""
     n_layers, n_states, n_actions, n_lanes = policy.shape
     kind = policy.dtype
+    flat = (-1, n_lanes)
+    layers = policy.reshape(flat), bonus.reshape(flat), dilation.reshape(flat)
+    distinct = _distinct((*layers, lower.reshape(flat), spread.reshape(flat), slack.reshape(flat)))
     pi, free, low, room, n_pairs = _layer_arrays(n_states, n_states * n_actions, kind)
     scratch = _scratch(GROUP, n_states, n_pairs, kind)
     best = scratch[5]
@@ -164,8 +191,8 @@ def dilated_bonus(policy, bonus, dilation, lower, spread, slack, out):
     for x in range(n_states):
         for a in range(n_actions):
             out[n_layers - 1, x, a] = bonus[n_layers - 1, x]
-    for first in range(0, n_lanes, GROUP):
-        lanes = min(GROUP, n_lanes - first)
+    for first in range(0, distinct, GROUP):
+        lanes = min(GROUP, distinct - first)
         for b in range(lanes):
             ahead[b] = bonus[n_layers - 1, :, first + b]
         for k in range(n_layers - 2, -1, -1):
@@ -178,3 +205,5 @@ def dilated_bonus(policy, bonus, dilation, lower, spread, slack, out):
                         dilated = bonus[k, x, first + b] + dilation[first + b] * best[b, a * n_states + x]
                         out[k, x, a, first + b] = dilated
                         ahead[b, x] += pi[b, a * n_states + x] * dilated
+    for lane in range(distinct, n_lanes):
+        out[:, :, :, lane] = out[:, :, :, distinct - 1]

@@ -69,6 +69,33 @@ def test_a_lane_does_not_depend_on_its_neighbours():
             np.testing.assert_array_equal(one[..., 0], of_all[..., b])
 
 
+@pytest.mark.parametrize("other", ["policy", "lower", "upper", "bonus", "dilation", None])
+def test_lanes_repeated_at_the_end_are_as_good_as_their_first(other):
+    """They are computed once; one that differs in a single number is not one of them."""
+    policy, lower, upper = sets("wide", 3, 10, 2, 20)
+    bonus, dilation = np.random.default_rng(1).uniform(0.5, 1, (3, 10, 20)), np.full(20, 1.2)
+    named = {"policy": policy, "lower": lower, "upper": upper, "bonus": bonus, "dilation": dilation}
+    for array in named.values():
+        array[..., 12:] = array[..., 11:12]
+    if other is not None:
+        lane = named[other][..., 15:16]
+        lane = lane[1] if lane.ndim > 1 else lane  # a layer in which everything counts
+        lane[np.unravel_index(lane.argmax(), lane.shape)] *= 0.875
+    arrays = {name: jnp.asarray(array, jnp.float32) for name, array in named.items()}
+
+    def results(some: dict[str, jax.Array]) -> list[jax.Array]:
+        bounds = occupancy_bounds(some["policy"], some["lower"], some["upper"])
+        parts = (some[name] for name in ("policy", "bonus", "lower", "upper", "dilation"))
+        return [*bounds, dilated_bonus(*parts)]
+
+    whole = results(arrays)
+    for b in range(20):
+        for one, of_all in zip(results({k: x[..., b : b + 1] for k, x in arrays.items()}), whole, strict=True):
+            np.testing.assert_array_equal(one[..., 0], of_all[..., b])
+    if other is not None:
+        assert any((x[..., 15] != x[..., 16]).any() for x in whole)
+
+
 def test_trailing_axes_broadcast_and_vmap():
     policy, lower, upper = (jnp.asarray(x, jnp.float32) for x in sets("wide", 3, 11, 2, 2, 3))
     low, up = occupancy_bounds(policy, lower[..., :1, :1], upper[..., :1, :1])
