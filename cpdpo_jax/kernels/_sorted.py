@@ -83,11 +83,14 @@ def _distinct(arrays):
     n_lanes = arrays[0].shape[1]
     distinct = 1  # lane distinct - 1 equals all after it, so far
     for array in arrays:
-        for row in array:
-            for lane in range(n_lanes - 2, distinct - 2, -1):
-                if row[lane] != row[n_lanes - 1]:
-                    distinct = lane + 2
-                    break
+        for i in range(len(array)):
+            last, differs = array[i, n_lanes - 1], False
+            for lane in range(distinct - 1, n_lanes - 1):  # without a way out: so it is vectorised
+                differs |= array[i, lane] != last
+            if differs:
+                distinct = n_lanes
+                while array[i, distinct - 2] == last:
+                    distinct -= 1
             if distinct == n_lanes:
                 return distinct
     return distinct
