@@ -21,7 +21,7 @@ from cpdpo_jax import draws, engine, host, monitor, settings
 from cpdpo_jax.envs.build import stack, unstack
 from cpdpo_jax.learners.base import Learner, Problem
 from cpdpo_jax.learners.fixed import KnownPolicy, plug_in_slater_margin
-from cpdpo_jax.record import Record, empty_record, write
+from cpdpo_jax.record import Record, check_policy, empty_record, write
 from cpdpo_jax.rollout import make_model
 from cpdpo_jax.types import CMDP
 
@@ -208,6 +208,8 @@ def run_block(
     if keep is not None and stop():
         keep(snapshot())
     record.policy[...] = _policy(phase.learner, lanes, run.state)
+    if not (record.first_bad > 0).any():
+        check_policy(record.policy, np.asarray(lanes.problem.action_mask), phase.learner.name)
     record.slater_margin[...] = believed
     record.done[...] = t
     return record

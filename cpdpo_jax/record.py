@@ -65,3 +65,16 @@ def write(record: Record, at: int, t: int, run: engine.Run) -> None:
     if run.watch is not None:
         record.failures[at], record.slack[at] = run.watch.failures, run.watch.slack
         record.widths[at] = np.asarray(run.watch.widths, float) - np.asarray(run.watch.widths_carry, float)
+
+
+def check_policy(policy: np.ndarray, mask: np.ndarray, name: str) -> None:
+    """Refuse what is not a policy: the metrics of a run that ends with one mean nothing. Both [L,S,A,B]."""
+    wrong = np.abs(policy.sum(axis=2) - mask.any(axis=2)) > 1e-3
+    wrong |= ((policy < 0) | ((policy > 0) & ~mask)).any(axis=2)
+    if wrong.any():
+        layer, state, lane = np.argwhere(wrong)[0]
+        played = np.round(policy[layer, state, :, lane], 4).tolist()
+        raise ValueError(
+            f"learner {name!r} plays something that is not a policy: {played} in state {state} of layer {layer}; its "
+            "`policy` must return probabilities that sum to 1 over the actions of problem.action_mask, and 0 elsewhere."
+        )

@@ -174,6 +174,21 @@ def test_a_value_that_is_not_finite_is_located(cmdp):
     assert np.isfinite(regret.sel(episode=slice(1, 30))).all()
 
 
+def test_what_is_not_a_policy_is_refused(cmdp):
+    improper = Learner(
+        name="improper",
+        hyperparameters=lambda problem, preset: NoHyperparameters(),
+        init=lambda problem, hyper: problem.threshold[0] * 0,
+        policy=lambda problem, hyper, state: problem.action_mask * 0.75,
+        update=lambda problem, hyper, state, policy, trajectory: (
+            state,
+            Info(problem.threshold * 0, trajectory.state[0] * 0),
+        ),
+    )
+    with pytest.raises(ValueError, match=r"'improper' plays .* not a policy: \[0.75, 0.75\] in state 0 of layer 0"):
+        run(improper, cmdp, seeds=2)
+
+
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [

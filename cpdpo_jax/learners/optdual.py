@@ -109,14 +109,16 @@ def plan(
 
 
 def _greedy(values: jax.Array, mask: jax.Array) -> jax.Array:
-    """The first best allowed action of every state, one-hot: [S,A,B], [S,A,B] -> [S,A,B] bool."""
-    allowed = jnp.where(mask, values, -jnp.inf)
-    largest = fold(values.shape[1], lambda a: allowed[:, a], jnp.maximum)
-    chosen, taken = [], jnp.zeros_like(mask[:, 0])
-    for a in range(values.shape[1]):
-        chosen.append(mask[:, a] & (allowed[:, a] == largest) & ~taken)
-        taken = taken | chosen[-1]
-    return jnp.stack(chosen, axis=1)
+    """The first best allowed action of every state, one-hot: [S,A,B], [S,A,B] -> [S,A,B] bool.
+
+    Whatever is compared, one action is chosen: no "equals the largest", because XLA may compute a value twice and
+    round it otherwise the second time, and then none does.
+    """
+    largest, chosen = jnp.where(mask[:, 0], values[:, 0], -jnp.inf), jnp.zeros_like(mask[:, 0], jnp.int32)
+    for a in range(1, values.shape[1]):
+        better = mask[:, a] & (values[:, a] > largest)
+        largest, chosen = jnp.where(better, values[:, a], largest), jnp.where(better, a, chosen)
+    return mask & (jnp.arange(values.shape[1])[None, :, None] == chosen[:, None])
 
 
 def init(problem: Problem, hyper: Hyperparameters) -> State:

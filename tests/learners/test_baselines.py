@@ -94,6 +94,16 @@ def test_equals_the_transcription(x64: None, name: str, instance: str, setting: 
         assert np.ptp(expected["policies"], axis=0).max() > 0.3
 
 
+def test_optdual_always_chooses_an_action() -> None:
+    """Compiled as shipped, on many actions: XLA computes values twice there, and rounds them differently."""
+    cmdp, learner = cp.envs.make("inventory"), base.get("optdual")
+    lanes = lanes_for(learner, cmdp, episodes=2000, preset="tuned", rho=3.5, dtype=np.float32)
+    draws = np.random.default_rng(3).random((200, cmdp.n_layers, 4, 1)).astype(np.float32)
+    _, episodes, _ = jax.jit(partial(engine.replay, learner, "bernoulli"))(lanes, draws)
+    played = np.asarray(episodes.policy)[..., 0]
+    np.testing.assert_array_equal(played.sum(axis=-1), np.broadcast_to(cmdp.action_mask.any(axis=-1), played.shape[:3]))
+
+
 def exact_estimates(cmdp: cp.CMDP, lanes: int, dtype: Any) -> Estimates:
     """10^9 visits of every pair, in proportion to the true model: [...,lanes]."""
     n = 10**9
