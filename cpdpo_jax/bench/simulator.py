@@ -178,10 +178,10 @@ class Span(NamedTuple):
 def span(run: Callable[[int], float], seconds: float) -> Span:
     """Episodes that take about `seconds`, after a warm-up that takes no longer; what a call costs before is apart."""
     n, spent = 1, 0.0
-    before = min(run(1), run(1))  # the first one may compile
+    before = min(run(1), run(1))  # the best of two: the first may compile, and machines are busy
     while spent < seconds / 4 and n < MOST:
         n *= 4
-        spent = run(n) - before
+        spent = min(run(n), run(n)) - before
     enough = min(MOST, max(1, round(n * seconds / spent)))
     first = min(enough, WARM)
     return Span(first, first + enough)
