@@ -145,7 +145,15 @@ def test_rho_and_horizon_options(cmdp):
     )
 
 
-def test_ctrl_c_returns_what_is_done(cmdp):
+@pytest.fixture
+def interrupts():
+    """Ctrl-C as in a terminal: a process that was started in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_returns_what_is_done(cmdp, interrupts):
     timer = threading.Timer(3.0, os.kill, (os.getpid(), signal.SIGINT))
     run("cpdpo", cmdp, seeds=16)  # compiled before the clock starts
     timer.start()
