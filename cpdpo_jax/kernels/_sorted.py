@@ -5,7 +5,7 @@ in that order does S:
     max p.f = sum_j f_(j) (lower_(j) + take_(j)),   take_(j) = min(spread_(j), slack - take_(1) - ... - take_(j-1))
 with f_(1) >= f_(2) >= ... (ascending for the min). The order is the same for all pairs (x,a), which so fill one vector;
 it differs from lane to lane, which is what XLA's code, vectorised over lanes, can not follow. One lane at a time,
-whatever the block: a lane's bits do not depend on its neighbours, and padding costs nothing.
+whatever the block: a lane's bits do not depend on its neighbours, and padding costs a comparison.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _gather(k, first, lanes, n_sources, policy, lower, spread, slack, pi, low, r
                     room[b, j, p] = spread[k, y, a, j, first + b]
 
 
-@_compile
+@njit(nogil=True)  # not `_compile`: here NaN must not equal NaN
 def _distinct(arrays):
     """How many lanes there are without those at the end that repeat one in everything: the padding of a block.
 

@@ -96,6 +96,16 @@ def test_lanes_repeated_at_the_end_are_as_good_as_their_first(other):
         assert any((x[..., 15] != x[..., 16]).any() for x in whole)
 
 
+def test_a_lane_that_is_not_finite_harms_no_other():
+    arrays = [jnp.asarray(x, jnp.float32) for x in sets("wide", 3, 10, 2, 4)]
+    clean = occupancy_bounds(*arrays)
+    for bad in ([3], [1, 2, 3], [0]):
+        policy = arrays[0].at[..., jnp.array(bad)].set(jnp.nan)
+        for one, of_all in zip(occupancy_bounds(policy, *arrays[1:]), clean, strict=True):
+            good = [b for b in range(4) if b not in bad]
+            np.testing.assert_array_equal(one[..., good], of_all[..., good])
+
+
 def test_trailing_axes_broadcast_and_vmap():
     policy, lower, upper = (jnp.asarray(x, jnp.float32) for x in sets("wide", 3, 11, 2, 2, 3))
     low, up = occupancy_bounds(policy, lower[..., :1, :1], upper[..., :1, :1])
