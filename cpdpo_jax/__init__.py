@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cpdpo_jax import envs as envs
     from cpdpo_jax import kernels as kernels
+    from cpdpo_jax.common.types import CMDP as CMDP
+    from cpdpo_jax.common.types import Trajectory as Trajectory
+    from cpdpo_jax.common.types import Units as Units
     from cpdpo_jax.envs.arrays import from_arrays as from_arrays
     from cpdpo_jax.envs.build import make_cmdp as make_cmdp
     from cpdpo_jax.envs.build import stack as stack
@@ -21,38 +24,35 @@ if TYPE_CHECKING:
     from cpdpo_jax.envs.files import load_cmdp as load_cmdp
     from cpdpo_jax.envs.files import save_cmdp as save_cmdp
     from cpdpo_jax.envs.gym import to_gymnasium as to_gymnasium
-    from cpdpo_jax.oracle import InfeasibleError as InfeasibleError
-    from cpdpo_jax.oracle import Solution as Solution
-    from cpdpo_jax.oracle import solve as solve
-    from cpdpo_jax.result import NonFiniteError as NonFiniteError
-    from cpdpo_jax.result import Result as Result
-    from cpdpo_jax.simulation import simulate as simulate
-    from cpdpo_jax.types import CMDP as CMDP
-    from cpdpo_jax.types import Trajectory as Trajectory
-    from cpdpo_jax.types import Units as Units
+    from cpdpo_jax.exact.optimum import InfeasibleError as InfeasibleError
+    from cpdpo_jax.exact.optimum import Solution as Solution
+    from cpdpo_jax.exact.optimum import solve as solve
+    from cpdpo_jax.results.result import NonFiniteError as NonFiniteError
+    from cpdpo_jax.results.result import Result as Result
+    from cpdpo_jax.simulation.simulate import simulate as simulate
 
 __version__ = "0.1.0"
 
 _WHERE = {
-    "CMDP": "cpdpo_jax.types",
-    "InfeasibleError": "cpdpo_jax.oracle",
-    "NonFiniteError": "cpdpo_jax.result",
-    "Result": "cpdpo_jax.result",
-    "Solution": "cpdpo_jax.oracle",
-    "Trajectory": "cpdpo_jax.types",
-    "Units": "cpdpo_jax.types",
+    "CMDP": "cpdpo_jax.common.types",
+    "InfeasibleError": "cpdpo_jax.exact.optimum",
+    "NonFiniteError": "cpdpo_jax.results.result",
+    "Result": "cpdpo_jax.results.result",
+    "Solution": "cpdpo_jax.exact.optimum",
+    "Trajectory": "cpdpo_jax.common.types",
+    "Units": "cpdpo_jax.common.types",
     "from_arrays": "cpdpo_jax.envs.arrays",
     "from_episodic": "cpdpo_jax.envs.episodic",
     "load_cmdp": "cpdpo_jax.envs.files",
     "make_cmdp": "cpdpo_jax.envs.build",
     "save_cmdp": "cpdpo_jax.envs.files",
-    "simulate": "cpdpo_jax.simulation",
-    "solve": "cpdpo_jax.oracle",
+    "simulate": "cpdpo_jax.simulation.simulate",
+    "solve": "cpdpo_jax.exact.optimum",
     "stack": "cpdpo_jax.envs.build",
     "to_gymnasium": "cpdpo_jax.envs.gym",
     "unstack": "cpdpo_jax.envs.build",
 }
-_MODULES = ("envs", "kernels", "learners", "settings")
+_MODULES = ("envs", "kernels", "learners")
 
 __all__ = [*sorted(_WHERE), *_MODULES]
 

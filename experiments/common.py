@@ -24,10 +24,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import cpdpo_jax as cp
-from cpdpo_jax import atomic
+from cpdpo_jax.common import files
 from cpdpo_jax.learners import Learner
-from cpdpo_jax.metrics import LEVEL, bootstrap_mean, format_table
-from cpdpo_jax.plots import COLOURS, DASHES, MARKERS
+from cpdpo_jax.results.figures import COLOURS, DASHES, MARKERS
+from cpdpo_jax.results.statistics import LEVEL, bootstrap_mean, format_table
 
 SCALES = ("tiny", "small", "paper")
 RESAMPLES = 2000
@@ -186,13 +186,13 @@ def save(directory: Path, sections: list[Section], figures: dict[str, Figure]) -
         head, *body = ["| " + " | ".join(row) + " |" for row in section.rows]
         rule = "|---" * len(section.rows[0]) + "|"
         marked += [f"**{section.title}**", "", head, rule, *body, "", *([section.note, ""] if section.note else [])]
-    atomic.write(directory / "table.txt", "\n".join(text))
-    atomic.write(directory / "table.md", "\n".join(marked))
+    files.write(directory / "table.txt", "\n".join(text))
+    files.write(directory / "table.md", "\n".join(marked))
     for name, figure in figures.items():
         for suffix, metadata in (("png", None), ("pdf", {"CreationDate": None})):  # no date: the same file again
             buffer = io.BytesIO()
             figure.savefig(buffer, format=suffix, dpi=200, metadata=metadata)
-            atomic.write(directory / f"{name}.{suffix}", buffer.getvalue())
+            files.write(directory / f"{name}.{suffix}", buffer.getvalue())
     return "\n".join(text)
 
 
@@ -224,7 +224,7 @@ def main(
     try:
         if not chosen.analysis:
             directory.mkdir(parents=True, exist_ok=True)
-            atomic.clear(directory)
+            files.clear(directory)
             run_scale(directory, chosen.scale)
             say(f"ran in {time.perf_counter() - started:.0f} s; stored in {directory}")
         with mpl.rc_context(STYLE):

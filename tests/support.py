@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import cpdpo_jax as cp
-from cpdpo_jax import engine, host
 from cpdpo_jax.learners import base
 from cpdpo_jax.learners.base import Learner
-from cpdpo_jax.rollout import make_model
+from cpdpo_jax.simulation import compiled_loop, host_loop
+from cpdpo_jax.simulation.rollout import make_model
 
 
 def random_cmdp(
@@ -34,7 +34,7 @@ def random_cmdp(
     loose = cp.make_cmdp(transition, reward, cost, np.full(constraints, float(layers)), action_mask=mask)
     uniform = mask / np.maximum(mask.sum(axis=2, keepdims=True), 1)
     slater = cp.solve(loose).slater_policy
-    from cpdpo_jax.oracle import evaluate
+    from cpdpo_jax.exact.optimum import evaluate
 
     ends = [evaluate(loose.transition, policy, loose.cost) for policy in (uniform, slater)]
     return cp.make_cmdp(transition, reward, cost, np.mean(ends, axis=0), action_mask=mask, **keywords)
@@ -50,7 +50,7 @@ def lanes_for(
     dtype: Any,
     n_lanes: int = 1,
     **changed: float,
-) -> engine.Lanes:
+) -> compiled_loop.LaneInputs:
     """The device arrays of `n_lanes` lanes of one instance, and OPT = 0 (gaps are then -V)."""
     problem = base.make_problem(cp.stack([cmdp]), episodes=episodes, delta=0.05, slater_margin=np.array([rho]))
     hyper = learner.hyperparameters(problem, preset)
@@ -60,7 +60,7 @@ def lanes_for(
         array = np.repeat(np.asarray(array), n_lanes, axis=-1)
         return jnp.asarray(array if array.dtype == bool else array.astype(dtype))
 
-    return engine.Lanes(
+    return compiled_loop.LaneInputs(
         model=make_model(cmdp, None, dtype),
         problem=jax.tree.map(put, problem),
         hyper=jax.tree.map(put, hyper),
@@ -69,17 +69,19 @@ def lanes_for(
     )
 
 
-def replay_on_host(learner: Learner, noise: str, lanes: engine.Lanes, draws: Any) -> tuple[Any, engine.Episode]:
-    """`engine.replay` for a host learner: (last state [...,B], episodes [n,...,B])."""
+def replay_on_host(
+    learner: Learner, noise: str, lanes: compiled_loop.LaneInputs, draws: Any
+) -> tuple[Any, compiled_loop.Episode]:
+    """`compiled_loop.replay` for a host learner: (last state [...,B], episodes [n,...,B])."""
     ends, played = [], []
     for b in range(draws.shape[-1]):
-        one, episodes = host.lane(lanes, b), []
+        one, episodes = host_loop.lane(lanes, b), []
         state = learner.init(one.problem, one.hyper)
         for draw in np.asarray(draws, float)[..., b]:
             policy = learner.policy(one.problem, one.hyper, state)
-            trajectory = host.rollout(one.model, policy, draw, noise)
+            trajectory = host_loop.rollout(one.model, policy, draw, noise)
             state, info = learner.update(one.problem, one.hyper, state, policy, trajectory)
-            episodes.append(engine.Episode(policy, trajectory, np.zeros(0), info))  # pyright: ignore[reportArgumentType]
+            episodes.append(compiled_loop.Episode(policy, trajectory, np.zeros(0), info))  # pyright: ignore[reportArgumentType]
         ends.append(state)
         played.append(jax.tree.map(lambda *leaves: np.stack(leaves), *episodes))
     return tuple(jax.tree.map(lambda *leaves: np.stack(leaves, axis=-1), *each) for each in (ends, played))  # pyright: ignore

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from cpdpo_jax.envs.adversarial import fixed_policy_regret as fixed_policy_regret
     from cpdpo_jax.envs.adversarial import periodic as periodic
     from cpdpo_jax.envs.adversarial import switching as switching
-    from cpdpo_jax.envs.draw import draw_cmdp as draw_cmdp
-    from cpdpo_jax.envs.draw import draw_grid_policy as draw_grid_policy
     from cpdpo_jax.envs.episodic import layer_states as layer_states
     from cpdpo_jax.envs.episodic import original_units as original_units
     from cpdpo_jax.envs.grids import grid_of as grid_of
+    from cpdpo_jax.envs.pictures import draw_cmdp as draw_cmdp
+    from cpdpo_jax.envs.pictures import draw_grid_policy as draw_grid_policy
 
 _WHERE = {
     "best_fixed_policy": "adversarial",
-    "draw_cmdp": "draw",
-    "draw_grid_policy": "draw",
+    "draw_cmdp": "pictures",
+    "draw_grid_policy": "pictures",
     "drifting": "adversarial",
     "fixed_policy_regret": "adversarial",
     "grid_of": "grids",

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cpdpo_jax.envs.draws import stream
+from cpdpo_jax.common.types import CMDP
 from cpdpo_jax.envs.parameters import number, whole
-from cpdpo_jax.lp import evaluate, plan
-from cpdpo_jax.types import CMDP
+from cpdpo_jax.envs.streams import stream
+from cpdpo_jax.exact.lp import evaluate, plan
 
 _CHUNK = 2**16  # episodes whose weights are summed at once
 

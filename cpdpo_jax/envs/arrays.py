@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from cpdpo_jax.common.types import CMDP
 from cpdpo_jax.envs.episodic import from_episodic
-from cpdpo_jax.types import CMDP
 
 
 def from_arrays(

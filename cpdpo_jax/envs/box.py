@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from cpdpo_jax.common.types import CMDP
 from cpdpo_jax.envs.episodic import from_episodic
 from cpdpo_jax.envs.grids import MOVES, read_map
 from cpdpo_jax.envs.parameters import number, thresholds, whole
-from cpdpo_jax.types import CMDP
 
 BOX = (
     "WWWWWW",

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from cpdpo_jax.types import CMDP, Units
+from cpdpo_jax.common.types import CMDP, Units
 
 NOISES = ("bernoulli", "deterministic", "beta")
 ROW_TOLERANCE = 1e-6  # rows that sum to 1 within this are renormalised

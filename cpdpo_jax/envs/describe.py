@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from cpdpo_jax.common.types import CMDP
 from cpdpo_jax.envs.build import unstack
 from cpdpo_jax.envs.episodic import original_units
-from cpdpo_jax.lp import evaluate
-from cpdpo_jax.oracle import InfeasibleError, solve
-from cpdpo_jax.types import CMDP
+from cpdpo_jax.exact.lp import evaluate
+from cpdpo_jax.exact.optimum import InfeasibleError, solve
 
 BINDS = 1e-9  # a multiplier above it: the constraint costs reward
 MOST_SHOWN = 20  # instances of a batch

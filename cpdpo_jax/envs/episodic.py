@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cpdpo_jax.common.types import CMDP, Units
 from cpdpo_jax.envs.build import ROUNDING, check_shape, clean_rows, first, make_cmdp, to_array, to_mask
-from cpdpo_jax.types import CMDP, Units
 
 SENSES = ("<=", ">=")
 ADDED = -1  # stands for the added x_0 in `layer_states`

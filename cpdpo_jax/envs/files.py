@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from cpdpo_jax.common.types import CMDP, Units
 from cpdpo_jax.envs.build import make_cmdp, unstack
-from cpdpo_jax.types import CMDP, Units
 
 FORMAT, VERSION = "cpdpo_jax.CMDP", 1
 _ARRAYS = ("transition", "reward", "cost", "threshold", "action_mask", "concentration")

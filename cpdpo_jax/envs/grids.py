@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cpdpo_jax.common.types import CMDP
 from cpdpo_jax.envs.episodic import ADDED, from_episodic, layer_states
 from cpdpo_jax.envs.parameters import number, thresholds, whole
-from cpdpo_jax.types import CMDP
 
 MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # up, right, down, left: the actions 0..3 of every grid
 ROVER = (

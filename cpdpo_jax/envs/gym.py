@@ -11,7 +11,7 @@ try:
 except ImportError as error:
     raise ImportError("to_gymnasium needs gymnasium; install it with: pip install 'cpdpo_jax[gym]'") from error
 
-from cpdpo_jax.types import CMDP
+from cpdpo_jax.common.types import CMDP
 
 OBSERVATIONS = ("index", "tuple")
 

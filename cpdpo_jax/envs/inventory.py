@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from cpdpo_jax.common.types import CMDP
 from cpdpo_jax.envs.episodic import from_episodic
 from cpdpo_jax.envs.parameters import number, thresholds, whole
-from cpdpo_jax.types import CMDP
 
 DEMAND = (0.3, 0.2, 0.2, 0.2, 0.05, 0.05)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from cpdpo_jax.envs.draws import drawn
+from cpdpo_jax.common.types import CMDP
 from cpdpo_jax.envs.episodic import from_episodic
 from cpdpo_jax.envs.parameters import number, whole
-from cpdpo_jax.lp import plan
-from cpdpo_jax.types import CMDP
+from cpdpo_jax.envs.streams import drawn
+from cpdpo_jax.exact.lp import plan
 
 
 def random_uniform_pac(

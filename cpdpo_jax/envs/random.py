@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from cpdpo_jax.common.types import CMDP
 from cpdpo_jax.envs.build import make_cmdp
-from cpdpo_jax.envs.draws import indices, join, label, stream
 from cpdpo_jax.envs.parameters import number, whole
 from cpdpo_jax.envs.slater import Unreachable, place
-from cpdpo_jax.types import CMDP
+from cpdpo_jax.envs.streams import indices, join, label, stream
 
 MOST_DRAWS = 500  # for one instance, before the request is called impossible
 

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cpdpo_jax.types import CMDP
+    from cpdpo_jax.common.types import CMDP
 
 # name -> module of cpdpo_jax.envs that has a function of this name; loaded on first use
 _FAMILIES = {

@@ -13,9 +13,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from cpdpo_jax.lp import Model, Program, evaluate, plan, until_certified
-from cpdpo_jax.oracle import Solution, solve
-from cpdpo_jax.types import CMDP
+from cpdpo_jax.common.types import CMDP
+from cpdpo_jax.exact.lp import Model, Program, evaluate, plan, until_certified
+from cpdpo_jax.exact.optimum import Solution, solve
 
 MARGIN_ERROR = 1e-6  # what `solve` may find rho to be off by
 LEAST_MULTIPLIER = 1e-3  # a constraint with a smaller one is not said to bind

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from cpdpo_jax.common.types import CMDP
 from cpdpo_jax.envs.episodic import from_episodic
 from cpdpo_jax.envs.parameters import number, thresholds, whole
-from cpdpo_jax.types import CMDP
 
 STAY, MOVE = 0, 1
 A, B = 0, 1

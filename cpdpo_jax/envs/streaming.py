@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from cpdpo_jax.envs.draws import drawn
+from cpdpo_jax.common.types import CMDP
 from cpdpo_jax.envs.episodic import from_episodic
 from cpdpo_jax.envs.parameters import interval, number, thresholds, whole
-from cpdpo_jax.types import CMDP
+from cpdpo_jax.envs.streams import drawn
 
 FAST, SLOW = 0, 1
 

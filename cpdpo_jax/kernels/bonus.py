@@ -5,9 +5,9 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from cpdpo_jax.kernels._accelerate import compiled_kernels, over_lanes
-from cpdpo_jax.kernels._loops import batch_shape, fold
+from cpdpo_jax.kernels.cpu.switch import compiled_kernels, over_lanes
 from cpdpo_jax.kernels.extreme import Box, extreme, make_box
+from cpdpo_jax.kernels.loops import batch_shape, fold
 
 
 @jax.jit

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cpdpo_jax.kernels._loops import NARROW, fold, rolling_fold
+from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES, fold, rolling_fold
 
 
 class Box(NamedTuple):
@@ -60,7 +60,7 @@ def extreme(
     farther, best_of, sign = (jnp.maximum, jnp.minimum, 1) if maximize else (jnp.minimum, jnp.maximum, -1)
     of, room = [f[j] for j in range(n_states)], [spread(j) for j in range(n_states)]  # sliced once: tracing takes time
     placed = fold(n_states, lambda j: lower(j) * of[j])
-    if n_states <= NARROW:
+    if n_states <= MAX_UNROLLED_STATES:
 
         def at_breakpoint(f_i: jax.Array) -> jax.Array:
             return excess * f_i + fold(n_states, lambda j: room[j] * farther(of[j], f_i))

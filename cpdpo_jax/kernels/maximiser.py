@@ -11,7 +11,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from cpdpo_jax.kernels._loops import fold
+from cpdpo_jax.kernels.loops import fold
 
 
 @jax.jit

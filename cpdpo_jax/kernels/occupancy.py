@@ -14,9 +14,9 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from cpdpo_jax.kernels._accelerate import compiled_kernels, over_lanes
-from cpdpo_jax.kernels._loops import NARROW, batch_shape, fold
+from cpdpo_jax.kernels.cpu.switch import compiled_kernels, over_lanes
 from cpdpo_jax.kernels.extreme import Box, extreme, make_box
+from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES, batch_shape, fold
 
 
 @jax.jit
@@ -75,7 +75,7 @@ def _one_hot_extreme(row: Box, a: int, maximize: bool) -> jax.Array:
 def _step(pi: jax.Array, row: Box, f: jax.Array, maximize: bool) -> jax.Array:
     """sum_a pi(a|y) extreme p.f for every target: f [S, targets, *B] of layer k+1 -> [S, targets, *B] of layer k."""
     n_states, n_actions = f.shape[0], pi.shape[1]
-    if n_states <= NARROW:
+    if n_states <= MAX_UNROLLED_STATES:
         of_action = [_step_by_action(*(part[:, a] for part in row), f, maximize) for a in range(n_actions)]
         return _average(pi, lambda a: of_action[a], n_actions)
     lower, spread = row.lower[:, :, :, None], row.spread[:, :, :, None]

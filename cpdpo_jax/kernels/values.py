@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from cpdpo_jax.kernels._loops import backwards, batch_shape, fold
+from cpdpo_jax.kernels.loops import backwards, batch_shape, fold
 
 
 @jax.jit

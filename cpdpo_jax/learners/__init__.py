@@ -3,7 +3,16 @@
 One module per learner; `names()` lists them, `get(name)` finds one, `register` adds your own.
 """
 
-from cpdpo_jax.learners import cpdpo, fixed, optcmdp, optcmdp_bonus, optdual, optprimaldual, podb, regularized
+from cpdpo_jax.learners import (
+    cpdpo,
+    fixed,
+    optcmdp,
+    optcmdp_bonus,
+    optdual,
+    optprimaldual,
+    podb,
+    regularized_primal_dual,
+)
 from cpdpo_jax.learners.base import Info, Learner, NoHyperparameters, Problem, get, names, register
 
 __all__ = [
@@ -21,5 +30,5 @@ __all__ = [
     "optprimaldual",
     "podb",
     "register",
-    "regularized",
+    "regularized_primal_dual",
 ]

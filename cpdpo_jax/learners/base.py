@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cpdpo_jax.types import CMDP, Array
+from cpdpo_jax.common.types import CMDP, Array
 
 PRESETS = ("tuned", "theory")
 

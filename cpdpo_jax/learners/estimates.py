@@ -7,8 +7,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from cpdpo_jax.common.types import Trajectory
 from cpdpo_jax.learners.base import Problem
-from cpdpo_jax.types import Trajectory
 
 
 class Estimates(NamedTuple):

@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cpdpo_jax import oracle
+from cpdpo_jax.common.types import Trajectory
+from cpdpo_jax.exact import optimum
 from cpdpo_jax.learners import base
 from cpdpo_jax.learners.base import Info, Learner, NoHyperparameters, Problem
 from cpdpo_jax.learners.estimates import Estimates, empty, observe
-from cpdpo_jax.types import Trajectory
 
 MARGIN_FLOOR = 0.01  # times L: the least Slater margin that an estimate returns
 
@@ -81,7 +81,9 @@ def plug_in_slater_margin(problem: Problem, estimates: Estimates) -> np.ndarray:
     transition = np.where(visits[:-1, :, :, None] > 0, transitions / n[:-1, :, :, None], blank)
     cost = np.asarray(estimates.payoff_sum[1:], float) / n
     margins = [
-        oracle.slater_margin(transition[..., b], cost[..., b], np.asarray(problem.threshold, float)[:, b], mask[..., b])
+        optimum.slater_margin(
+            transition[..., b], cost[..., b], np.asarray(problem.threshold, float)[:, b], mask[..., b]
+        )
         for b in range(visits.shape[-1])
     ]
     return np.maximum(margins, MARGIN_FLOOR * mask.shape[0])

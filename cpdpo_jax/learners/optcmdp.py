@@ -24,10 +24,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from cpdpo_jax.common.types import Trajectory
 from cpdpo_jax.learners import base, planning, replanning
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.replanning import Counts, Hyperparameters, State
-from cpdpo_jax.types import Trajectory
 
 TUNED = (5e-3, 1e-6)  # transition_confidence, payoff_confidence
 _NOTHING_SPARE = 1e-9  # below: the set is one model

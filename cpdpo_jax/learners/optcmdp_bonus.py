@@ -21,10 +21,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from cpdpo_jax.common.types import Trajectory
 from cpdpo_jax.learners import base, planning, replanning
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.replanning import Counts, Hyperparameters, State
-from cpdpo_jax.types import Trajectory
 
 TUNED = (1e-6, 1e-5)  # transition_confidence, payoff_confidence
 

@@ -27,12 +27,12 @@ import jax.numpy as jnp
 import numpy as np
 from optax.projections import projection_non_negative
 
-from cpdpo_jax.kernels._loops import backwards, fold
+from cpdpo_jax.common.types import Array, Trajectory
+from cpdpo_jax.kernels.loops import backwards, fold
 from cpdpo_jax.kernels.maximiser import maximising_transition
 from cpdpo_jax.learners import base, optimistic
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.estimates import Estimates, empty, observe
-from cpdpo_jax.types import Array, Trajectory
 
 
 class Hyperparameters(NamedTuple):

@@ -20,10 +20,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cpdpo_jax.kernels._loops import backwards, batch_shape, fold
+from cpdpo_jax.common.types import Trajectory
+from cpdpo_jax.kernels.loops import backwards, batch_shape, fold
 from cpdpo_jax.learners.base import Info, Problem
 from cpdpo_jax.learners.estimates import Estimates, empty, observe, visited_pairs
-from cpdpo_jax.types import Trajectory
 
 
 class Statistics(NamedTuple):

@@ -26,10 +26,10 @@ import jax.numpy as jnp
 import numpy as np
 from optax.projections import projection_box
 
+from cpdpo_jax.common.types import Array, Trajectory
 from cpdpo_jax.learners import base, optimistic
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.optimistic import Statistics, count, nothing_seen
-from cpdpo_jax.types import Array, Trajectory
 
 
 class Hyperparameters(NamedTuple):

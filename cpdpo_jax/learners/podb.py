@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cpdpo_jax.common.types import Array, Trajectory
 from cpdpo_jax.kernels.bonus import dilated_bonus_in_box, exploration_bonus
 from cpdpo_jax.kernels.extreme import Box, make_box
 from cpdpo_jax.kernels.occupancy import occupancy_bounds_in_box
@@ -20,8 +21,7 @@ from cpdpo_jax.kernels.widths import confidence_set
 from cpdpo_jax.learners import base
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.estimates import Estimates, empty, observe, visited_pairs
-from cpdpo_jax.rollout import at_pairs
-from cpdpo_jax.types import Array, Trajectory
+from cpdpo_jax.simulation.rollout import at_pairs
 
 
 class Hyperparameters(NamedTuple):

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cpdpo_jax.common.types import Array, Trajectory
 from cpdpo_jax.learners import planning
 from cpdpo_jax.learners.base import Info, Problem
 from cpdpo_jax.learners.optimistic import log_term
-from cpdpo_jax.types import Array, Trajectory
 
 
 class Hyperparameters(NamedTuple):

@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cpdpo_jax.common.types import Array, Trajectory
 from cpdpo_jax.learners import Info, Learner, Problem, cpdpo, podb
-from cpdpo_jax.types import Array, Trajectory
 
 
 class Hyperparameters(NamedTuple):

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cpdpo_jax import atomic
+from cpdpo_jax.common import files
 from experiments import common
 from experiments.cost import analysis, measure, sweep
 
@@ -32,7 +32,7 @@ def run(directory: Path, scale: str) -> None:
                         answer = measure.apart(learner, sizes, of.lanes, of.seconds, of.limit)
                     if "skipped" in answer:
                         common.say(f"  skipped: {answer['skipped']}")
-                    atomic.write(path, json.dumps(answer, indent=1))
+                    files.write(path, json.dumps(answer, indent=1))
                 if "skipped" in json.loads(path.read_text()):
                     over = over or name
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 import cpdpo_jax as cp
-from cpdpo_jax.lp import evaluate
+from cpdpo_jax.exact.lp import evaluate
 from tests.reference import environments_plain as plain
 
 EPISODES = 100_000

@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cpdpo_jax.kernels import _loops, extreme, occupancy
-from cpdpo_jax.metrics import format_table
+from cpdpo_jax.kernels import extreme, loops, occupancy
+from cpdpo_jax.results.statistics import format_table
 
 LAYERS, ACTIONS, LANES = 5, 3, 64
 
@@ -73,19 +73,23 @@ def sorted_extreme(lower, spread, slack, excess, f, maximize) -> jax.Array:
         filled = filled + spreads[j]
         given = jnp.minimum(filled, slack)
         total, before = total + ranked[j] * (given - before), given
-    return total + _loops.fold(n, lambda j: lower(j) * f[j])
+    return total + loops.fold(n, lambda j: lower(j) * f[j])
 
 
 def batched(form: Callable | None, narrow: int) -> Callable:
     """`occupancy_bounds` with another inner form, or another width up to which breakpoints are unrolled."""
 
     def run(policy, lower, upper):
-        kept = occupancy.extreme, occupancy.NARROW, extreme.NARROW
-        occupancy.extreme, occupancy.NARROW, extreme.NARROW = form or extreme.extreme, narrow, narrow
+        kept = occupancy.extreme, occupancy.MAX_UNROLLED_STATES, extreme.MAX_UNROLLED_STATES
+        occupancy.extreme, occupancy.MAX_UNROLLED_STATES, extreme.MAX_UNROLLED_STATES = (
+            form or extreme.extreme,
+            narrow,
+            narrow,
+        )
         try:
             return occupancy.occupancy_bounds_in_box(policy, extreme.make_box(lower, upper))
         finally:
-            occupancy.extreme, occupancy.NARROW, extreme.NARROW = kept
+            occupancy.extreme, occupancy.MAX_UNROLLED_STATES, extreme.MAX_UNROLLED_STATES = kept
 
     return run
 
@@ -118,7 +122,7 @@ def main() -> None:
         "breakpoints unrolled, lanes last": (batched(None, narrow=99), 10),
         "breakpoints in a loop, lanes last": (batched(None, narrow=0), 99),
         "sorted, lanes last": (batched(partial(sorted_extreme), narrow=0), 20),
-        "as shipped": (batched(None, narrow=_loops.NARROW), 99),
+        "as shipped": (batched(None, narrow=loops.MAX_UNROLLED_STATES), 99),
     }
     rows = [["form", *(f"S={s}" for s in chosen.states), "exponent", "compile s at each S"]]
     times: dict[str, list[float]] = {}

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import cpdpo_jax as cp
-from cpdpo_jax.plots import DASHES
+from cpdpo_jax.results.figures import DASHES
 from experiments import common
 from experiments.common import Section
 from experiments.slater import sweep

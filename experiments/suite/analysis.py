@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from scipy.stats import rankdata
 
 import cpdpo_jax as cp
-from cpdpo_jax.metrics import bootstrap_mean
+from cpdpo_jax.results.statistics import bootstrap_mean
 from experiments import common
 from experiments.common import Section
 from experiments.suite import sweep

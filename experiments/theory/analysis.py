@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import cpdpo_jax as cp
-from cpdpo_jax.metrics import bootstrap_mean
+from cpdpo_jax.results.statistics import bootstrap_mean
 from experiments import common
 from experiments.common import Section
 from experiments.theory import sweep

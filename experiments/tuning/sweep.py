@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 import cpdpo_jax as cp
-from cpdpo_jax.metrics import format_table
+from cpdpo_jax.results.statistics import format_table
 
 STORE = Path("runs/tuning")
 SETTINGS = 48

@@ -9,7 +9,7 @@ import pytest
 
 import cpdpo_jax as cp
 from cpdpo_jax.envs import best_fixed_policy, drifting, fixed_policy_regret, periodic, switching
-from cpdpo_jax.lp import evaluate
+from cpdpo_jax.exact.lp import evaluate
 
 MAKERS = {"switching": switching, "drifting": drifting, "periodic": periodic}
 

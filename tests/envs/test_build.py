@@ -7,8 +7,8 @@ import jax
 import numpy as np
 import pytest
 
+from cpdpo_jax.common.types import CMDP, Units
 from cpdpo_jax.envs.build import make_cmdp, stack, unstack
-from cpdpo_jax.types import CMDP, Units
 
 L, S, A, M = 3, 4, 2, 2
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cpdpo_jax.envs.episodic import ADDED, from_episodic, layer_states, original_units
-from cpdpo_jax.oracle import evaluate, solve
+from cpdpo_jax.exact.optimum import evaluate, solve
 
 
 def plain_values(p, payoffs, policy, start, horizon) -> list[float]:

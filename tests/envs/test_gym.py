@@ -7,7 +7,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import cpdpo_jax as cp
-from cpdpo_jax.lp import evaluate
+from cpdpo_jax.exact.lp import evaluate
 
 
 @pytest.mark.parametrize("observation", ["index", "tuple"])

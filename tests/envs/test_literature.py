@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import cpdpo_jax as cp
-from cpdpo_jax.lp import evaluate, plan
+from cpdpo_jax.exact.lp import evaluate, plan
 from experiments.environments.table import distance, row
 from tests.reference import environments_plain as plain
 

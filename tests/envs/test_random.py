@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import cpdpo_jax as cp
-from cpdpo_jax.lp import evaluate
+from cpdpo_jax.exact.lp import evaluate
 
 
 @pytest.mark.parametrize("constraints", [1, 3])

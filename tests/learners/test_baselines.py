@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 import cpdpo_jax as cp
-from cpdpo_jax import engine, oracle
-from cpdpo_jax.learners import base, optdual, optimistic, optprimaldual, regularized
+from cpdpo_jax.exact import optimum
+from cpdpo_jax.learners import base, optdual, optimistic, optprimaldual, regularized_primal_dual
 from cpdpo_jax.learners.estimates import Estimates, empty, observe
+from cpdpo_jax.simulation import compiled_loop
 from tests.reference import baselines_numpy as reference
 from tests.support import lanes_for, random_cmdp
 
@@ -49,7 +50,9 @@ def _record(state: Any) -> Any:
 
 @cache
 def _replayer(name: str) -> Any:
-    return jax.jit(partial(engine.replay, base.get(name), "bernoulli", record=_record), compiler_options=FAST_COMPILE)
+    return jax.jit(
+        partial(compiled_loop.replay, base.get(name), "bernoulli", record=_record), compiler_options=FAST_COMPILE
+    )
 
 
 @pytest.mark.parametrize("setting", ["theory", "lively"])
@@ -99,7 +102,7 @@ def test_optdual_always_chooses_an_action() -> None:
     cmdp, learner = cp.envs.make("inventory"), base.get("optdual")
     lanes = lanes_for(learner, cmdp, episodes=2000, preset="tuned", rho=3.5, dtype=np.float32)
     draws = np.random.default_rng(3).random((200, cmdp.n_layers, 4, 1)).astype(np.float32)
-    _, episodes, _ = jax.jit(partial(engine.replay, learner, "bernoulli"))(lanes, draws)
+    _, episodes, _ = jax.jit(partial(compiled_loop.replay, learner, "bernoulli"))(lanes, draws)
     played = np.asarray(episodes.policy)[..., 0]
     np.testing.assert_array_equal(played.sum(axis=-1), np.broadcast_to(cmdp.action_mask.any(axis=-1), played.shape[:3]))
 
@@ -137,10 +140,10 @@ def test_optdual_plans_by_value_iteration_when_estimates_are_exact(x64: None, in
     policy, value, costs = run(exact_estimates(cmdp, 20, np.float64), multipliers, mask)
     for b in range(20):
         lagrangian = cmdp.reward - np.tensordot(multipliers[:, b], cmdp.cost, 1)
-        best, best_policy = oracle.plan(cmdp.transition, lagrangian, cmdp.action_mask)
+        best, best_policy = optimum.plan(cmdp.transition, lagrangian, cmdp.action_mask)
         assert float(value[b]) == pytest.approx(best, abs=1e-7)
         np.testing.assert_array_equal(policy[..., b], best_policy)
-        expected = oracle.evaluate(cmdp.transition, best_policy, cmdp.cost)
+        expected = optimum.evaluate(cmdp.transition, best_policy, cmdp.cost)
         np.testing.assert_allclose(costs[:, b], expected, rtol=0, atol=1e-7)
 
 
@@ -148,7 +151,7 @@ def test_optdual_plans_by_value_iteration_when_estimates_are_exact(x64: None, in
     ("module", "rates"),
     [
         (optprimaldual, {"policy_rate": 0.05, "dual_rate": 0.005}),
-        (regularized, {"policy_rate": 0.05, "dual_rate": 0.005, "regularisation": 0.001}),
+        (regularized_primal_dual, {"policy_rate": 0.05, "dual_rate": 0.005, "regularisation": 0.001}),
         (optdual, {"dual_rate": 0.005}),
     ],
     ids=["optprimaldual", "regularized_primal_dual", "optdual"],
@@ -181,7 +184,7 @@ def test_statistics_are_kept_up_to_date() -> None:
     cmdp, learner = random_cmdp(**INSTANCES["m=2, masks"]), optprimaldual.LEARNER
     lanes = lanes_for(learner, cmdp, episodes=300, preset="tuned", rho=RHO, dtype=np.float32, n_lanes=4)
     draws = np.random.default_rng(5).random((300, cmdp.n_layers, 5, 4)).astype(np.float32)
-    run = jax.jit(partial(engine.replay, learner, "bernoulli"), compiler_options=FAST_COMPILE)
+    run = jax.jit(partial(compiled_loop.replay, learner, "bernoulli"), compiler_options=FAST_COMPILE)
     state, episodes, _ = run(lanes, draws)
     seen, _ = jax.lax.scan(lambda e, t: (observe(e, t), None), empty(lanes.problem), episodes.trajectory)
     jax.tree.map(np.testing.assert_array_equal, state.statistics.estimates, seen)
@@ -210,7 +213,7 @@ def test_widths_by_hand() -> None:
     assert float(optimistic.payoff_width(visits, log)[0, 0, 0, 0]) == 0.25
 
 
-@pytest.mark.parametrize("module", [optprimaldual, regularized, optdual])
+@pytest.mark.parametrize("module", [optprimaldual, regularized_primal_dual, optdual])
 def test_one_layer_is_a_bandit(module: Any) -> None:
     """L = 1, no transitions at all: the arm of reward 0.9 and cost 0.9 may be pulled half of the time."""
     cmdp = cp.make_cmdp(None, [[[0.9, 0.1]]], [[[[0.9, 0.1]]]], [0.5])

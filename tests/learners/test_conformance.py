@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cpdpo_jax import engine, host
+from cpdpo_jax.common.types import CMDP, Trajectory
 from cpdpo_jax.learners import base
 from cpdpo_jax.learners.base import Info, Learner, Problem
-from cpdpo_jax.rollout import Model
-from cpdpo_jax.types import CMDP, Trajectory
+from cpdpo_jax.simulation import compiled_loop, host_loop
+from cpdpo_jax.simulation.rollout import Model
 from tests.support import lanes_for, random_cmdp, replay_on_host
 
 L, S, A, M = 3, 3, 2, 2
@@ -39,7 +39,7 @@ def _cmdp() -> CMDP:
     return random_cmdp(L, S, A, M, seed=6, masked=True)
 
 
-def _lanes(learner: Learner, preset: str, n_lanes: int, dtype: Any = np.float32) -> engine.Lanes:
+def _lanes(learner: Learner, preset: str, n_lanes: int, dtype: Any = np.float32) -> compiled_loop.LaneInputs:
     return lanes_for(learner, _cmdp(), episodes=EPISODES, preset=preset, rho=0.4, dtype=dtype, n_lanes=n_lanes)
 
 
@@ -49,7 +49,7 @@ def _draws(episodes: int, n_lanes: int, dtype: Any = np.float32) -> np.ndarray:
 
 @cache
 def _replayer(name: str) -> Any:
-    return jax.jit(partial(engine.replay, base.get(name), "bernoulli"), compiler_options=FAST_COMPILE)
+    return jax.jit(partial(compiled_loop.replay, base.get(name), "bernoulli"), compiler_options=FAST_COMPILE)
 
 
 def _assert_distribution(policy: np.ndarray) -> None:
@@ -127,12 +127,12 @@ def test_shapes_and_types(name: str, dtype: str) -> None:
 def test_shapes_and_types_on_the_host(x64: None, name: str) -> None:
     """One lane, float64: `update` leaves its arguments alone, and returns a state of the same kind, to be stored."""
     learner = base.get(name)
-    lanes = host.lane(_lanes(learner, "tuned", 1, np.float64), 0)
+    lanes = host_loop.lane(_lanes(learner, "tuned", 1, np.float64), 0)
     before = learner.init(lanes.problem, lanes.hyper)
     kept = jax.tree.map(np.array, before)
     policy = learner.policy(lanes.problem, lanes.hyper, before)
     assert (policy.shape, policy.dtype) == ((L, S, A), np.float64)
-    seen = host.rollout(lanes.model, policy, _draws(1, 1, np.float64)[0, ..., 0], "bernoulli")
+    seen = host_loop.rollout(lanes.model, policy, _draws(1, 1, np.float64)[0, ..., 0], "bernoulli")
     after, info = learner.update(lanes.problem, lanes.hyper, before, policy, seen)
     assert jax.tree.structure(after) == jax.tree.structure(before)
     for new, old in zip(jax.tree.leaves(after), jax.tree.leaves(before), strict=True):
@@ -193,7 +193,7 @@ def test_first_policy_is_uniform(name: str) -> None:
     learner = base.get(name)
     lanes = _lanes(learner, "tuned", LANES)
     if learner.host:
-        first = host.policy(learner, lanes, host.begin(learner, lanes).state)
+        first = host_loop.policy(learner, lanes, host_loop.begin(learner, lanes).state)
     else:
         first = learner.policy(lanes.problem, lanes.hyper, learner.init(lanes.problem, lanes.hyper))
     np.testing.assert_allclose(first, base.uniform_policy(lanes.problem.action_mask, np.float32), atol=1e-6)

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cpdpo_jax import engine
 from cpdpo_jax.learners import base, cpdpo, podb
+from cpdpo_jax.simulation import compiled_loop
 from tests.reference import cpdpo_numpy as reference
 from tests.support import lanes_for, random_cmdp
 
@@ -31,7 +31,7 @@ def _record(state):
 
 def _replayed(cmdp, preset, dtype, draws, **changed):
     lanes = lanes_for(cpdpo.LEARNER, cmdp, episodes=HORIZON, preset=preset, rho=0.5, dtype=dtype, **changed)
-    run = jax.jit(lambda lanes, draws: engine.replay(cpdpo.LEARNER, "bernoulli", lanes, draws, _record))
+    run = jax.jit(lambda lanes, draws: compiled_loop.replay(cpdpo.LEARNER, "bernoulli", lanes, draws, _record))
     _, episodes, (weights, epochs) = run(lanes, jnp.asarray(draws, dtype)[..., None])
     hyper = {name: float(np.asarray(value)[0]) for name, value in lanes.hyper._asdict().items()}
     return jax.tree.map(lambda a: np.asarray(a)[..., 0], (episodes, weights, epochs)), hyper
@@ -112,7 +112,7 @@ def test_podb_alone_equals_the_transcription_on_adversarial_losses(x64):
         draw, loss = inputs
         policy = podb.policy(lanes.problem, lanes.hyper, state)
         model = lanes.model._replace(payoff=lanes.model.payoff.at[0].set(1 - loss[..., None]))
-        trajectory = engine.rollout(model, policy, draw[..., None], "deterministic")
+        trajectory = compiled_loop.rollout(model, policy, draw[..., None], "deterministic")
         state, info = podb.update(lanes.problem, lanes.hyper, state, policy, trajectory)
         return state, (trajectory.state, trajectory.action, info.epochs, state.primal.log_weights)
 
@@ -139,7 +139,7 @@ def test_counts_and_sums_stay_exact_beyond_float32():
     n, chunk = 2**24 + 1000, np.float32(0.7)
 
     def add(_, sums):
-        return engine.compensated_add(sums[0], sums[1], chunk)
+        return compiled_loop.compensated_add(sums[0], sums[1], chunk)
 
     total, carry = jax.jit(lambda: jax.lax.fori_loop(0, n, add, (jnp.float32(0), jnp.float32(0))))()
     assert float(total) - float(carry) == pytest.approx(n * float(chunk), rel=1e-7)

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 import cpdpo_jax as cp
-from cpdpo_jax import host, oracle
+from cpdpo_jax.exact import optimum
 from cpdpo_jax.learners import base, optcmdp, optcmdp_bonus, planning, replanning
 from cpdpo_jax.learners.base import Problem
 from cpdpo_jax.learners.replanning import Counts, Hyperparameters
+from cpdpo_jax.simulation import host_loop
 from tests.reference import baselines_numpy, optcmdp_scipy
 from tests.support import lanes_for, random_cmdp
 
@@ -89,16 +90,16 @@ def test_500_episodes_against_plain_loops(x64: None, name: str) -> None:
     """
     cmdp, learner, episodes = random_cmdp(3, 3, 2, 1, seed=3), base.get(name), 500
     hyper: dict[str, Any] = {"transition_confidence": 1e-3 if name == "optcmdp" else 1e-5, "payoff_confidence": 1e-2}
-    lanes = host.lane(
+    lanes = host_loop.lane(
         lanes_for(learner, cmdp, episodes=episodes, preset="theory", rho=RHO, dtype=np.float64, **hyper), 0
     )
-    draws = host.uniforms(np.array([3, 4], np.uint32), 0, episodes, (cmdp.n_layers, 3 + cmdp.n_constraints))
+    draws = host_loop.uniforms(np.array([3, 4], np.uint32), 0, episodes, (cmdp.n_layers, 3 + cmdp.n_constraints))
     counts = reference_counts(lanes.problem, lanes.hyper)
     state, unique, moved = learner.init(lanes.problem, lanes.hyper), 0, 0
     payoffs = np.concatenate([cmdp.reward[None], cmdp.cost])
     for t in range(episodes):
         policy = learner.policy(lanes.problem, lanes.hyper, state)
-        trajectory = host.rollout(lanes.model, policy, draws[t], "bernoulli")
+        trajectory = host_loop.rollout(lanes.model, policy, draws[t], "bernoulli")
         best = optcmdp_scipy.solve(name, counts, cmdp.threshold)
         attained = optcmdp_scipy.solve(name, counts, cmdp.threshold, fixed=policy)
         assert attained.infeasible == best.infeasible
@@ -169,12 +170,12 @@ def test_an_infeasible_lp_is_counted_and_violated_least(name: str) -> None:
         policy = np.zeros(cmdp.reward.shape)
         for (k, x), a in zip(real, chosen, strict=True):
             policy[k, x, a] = 1
-        least = min(least, float(oracle.evaluate(cmdp.transition, policy, cmdp.cost)[0]))
+        least = min(least, float(optimum.evaluate(cmdp.transition, policy, cmdp.cost)[0]))
     problem = one_problem(cmdp, threshold=np.array([least - 0.1]))
     plan = solve(name, problem, hyper, counts)
     assert plan.infeasible
     assert plan.value == pytest.approx(-0.1, abs=1e-6)
-    assert float(oracle.evaluate(cmdp.transition, plan.policy, cmdp.cost)[0]) == pytest.approx(least, abs=1e-6)
+    assert float(optimum.evaluate(cmdp.transition, plan.policy, cmdp.cost)[0]) == pytest.approx(least, abs=1e-6)
     assert plan.multipliers == pytest.approx([1.0])
 
     again = solve(name, problem._replace(threshold=np.array([least + 0.1])), hyper, counts, plan.basis)

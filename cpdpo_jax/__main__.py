@@ -1,8 +1,0 @@
-"""`python -m cpdpo_jax`."""
-
-import sys
-
-from cpdpo_jax.cli import main
-
-if __name__ == "__main__":
-    sys.exit(main())

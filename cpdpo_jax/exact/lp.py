@@ -1,0 +1,159 @@
+"""The occupancy polytope of a CMDP and the two linear programs on it, with checks that do not trust the solver.
+
+NumPy and SciPy only: worker processes import this file and should not wait for jax.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from scipy.optimize import linprog
+
+if TYPE_CHECKING:
+    from cpdpo_jax.common.types import Array
+
+GOAL = 1e-10  # the first attempt certified to this is taken, else the best one
+_SOLVER = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}  # the tightest HiGHS takes
+# HiGHS drops matrix entries below 1e-9, so that rare transitions would vanish, and its tolerances are absolute: rows
+# and variables are scaled up by powers of 2. A threshold at the very minimum may need a slack of the order of rounding.
+_ATTEMPTS = (  # rows, variables, slack
+    (2.0**16, 2.0**10, 0.0),
+    (2.0**20, 1.0, 0.0),
+    (2.0**20, 2.0**10, 0.0),
+    (2.0**14, 2.0**6, 0.0),
+    (2.0**10, 1.0, 0.0),
+    (2.0**14, 2.0**6, 1e-14),
+    (2.0**10, 1.0, 1e-13),
+    (1.0, 1.0, 1e-10),
+)
+
+
+class Model(NamedTuple):
+    """What `solve` needs of one CMDP; plain arrays, so that it can be sent to a worker."""
+
+    transition: np.ndarray  # [L-1, S, A, S]
+    reward: np.ndarray  # [L, S, A]
+    cost: np.ndarray  # [M, L, S, A]
+    threshold: np.ndarray  # [M]
+    action_mask: np.ndarray  # [L, S, A]
+    name: str
+
+
+class Program:
+    """The occupancy polytope of an instance, over its real pairs only, and the linear programs on it."""
+
+    def __init__(self, model: Model):
+        self.model = model
+        mask = model.action_mask
+        k, x, a = self.pairs = np.nonzero(mask)  # one variable each
+        row = np.full(mask.shape[:2], -1)
+        real = mask.any(axis=2)
+        row[real] = np.arange(real.sum())  # one flow equation for each real state
+        n = len(k)
+        inner = np.flatnonzero(k < mask.shape[0] - 1)
+        p = model.transition[k[inner], x[inner], a[inner]]  # [pairs with a next layer, S]
+        source, target = np.nonzero(p)
+        rows = np.concatenate([row[k, x], row[k[inner][source] + 1, target]])
+        columns = np.concatenate([np.arange(n), inner[source]])
+        entries = np.concatenate([np.ones(n), -p[source, target]])
+        self.flow = sparse.csr_array((entries, (rows, columns)), shape=(int(real.sum()), n))
+        self.start = np.zeros(int(real.sum()))
+        self.start[row[0, 0]] = 1.0
+        self.cost = model.cost[:, k, x, a]  # [M, n]
+
+    def optimum(self, shortfall: float) -> Iterator[tuple]:
+        """Attempts at OPT: error, value, policy `[L, S, A]`, multipliers `[M]`, gap, violation.
+
+        Where an attempt has slack, it gets the shortfall [-rho]^+ on top.
+        """
+        model = self.model
+        objective = -model.reward[self.pairs]
+        for q, multipliers in self._attempts(objective, self.cost, self.flow, (0, None), shortfall):
+            policy = self.policy(q, lagrangian(model, multipliers))
+            value, *costs = evaluate(model.transition, policy, np.concatenate([model.reward[None], model.cost]))
+            dual, _ = plan(model.transition, lagrangian(model, multipliers), model.action_mask)
+            gap = dual + float(multipliers @ model.threshold) - value
+            violation = max(0.0, float(np.max(np.array(costs) - model.threshold)))
+            yield max(abs(gap), violation), value, policy, multipliers, gap, violation
+
+    def slater(self) -> Iterator[tuple]:
+        """Attempts at rho: error (by the dual bound min_w max_pi w.(alpha - V(g)), w a distribution), rho, policy."""
+        model = self.model
+        m, n = self.cost.shape
+        objective = np.append(np.zeros(n), -1.0)
+        upper = np.column_stack([self.cost, np.ones(m)])
+        flow = sparse.hstack([self.flow, sparse.csr_array((len(self.start), 1))], format="csr")
+        bounds = np.column_stack([np.append(np.zeros(n), -np.inf), np.full(n + 1, np.inf)])
+        for q, weights in self._attempts(objective, upper, flow, bounds):
+            weights = weights / weights.sum() if weights.sum() > 0 else np.full(m, 1 / m)
+            payoff = -np.tensordot(weights, model.cost, 1)
+            policy = self.policy(q[:-1], payoff)
+            margin = float(np.min(model.threshold - evaluate(model.transition, policy, model.cost)))
+            bound = plan(model.transition, payoff, model.action_mask)[0] + float(weights @ model.threshold)
+            yield bound - margin, margin, policy
+
+    def _attempts(
+        self, objective: np.ndarray, upper: np.ndarray, flow: Any, bounds: Any, shortfall: float = 0.0
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The solver's answers, variables and multipliers `[M]`, for each scaling that it can solve."""
+        for rows, variables, slack in _ATTEMPTS:
+            b_ub = rows * variables * (self.model.threshold + (slack + shortfall if slack else 0.0))
+            b_eq = rows * variables * self.start
+            options = {**_SOLVER, "maxiter": 1000 + 100 * sum(flow.shape)}
+            result = linprog(
+                objective, rows * upper, b_ub, rows * flow, b_eq, bounds, method="highs-ds", options=options
+            )
+            if result.x is not None and result.ineqlin.marginals is not None:
+                yield result.x / variables, np.maximum(0.0, -rows * result.ineqlin.marginals)
+
+    def policy(self, occupancy: np.ndarray, payoff: np.ndarray) -> np.ndarray:
+        """pi(a|x) = q(x,a) / sum_a q(x,a); where no episode comes, the best action for the payoff."""
+        q = np.zeros(self.model.action_mask.shape)
+        q[self.pairs] = np.maximum(0.0, occupancy)
+        total = q.sum(axis=2, keepdims=True)
+        _, greedy = plan(self.model.transition, payoff, self.model.action_mask)
+        visited = total > 1e-13
+        return np.where(visited, q / np.where(visited, total, 1.0), greedy)
+
+
+def lagrangian(model: Model, multipliers: np.ndarray) -> np.ndarray:
+    """r - sum_i lambda_i g_i, `[L, S, A]` (Section 3.2, without the constant)."""
+    return model.reward - np.tensordot(multipliers, model.cost, 1)
+
+
+def evaluate(transition: Array, policy: Array, payoff: Array) -> np.ndarray:
+    """V^pi(x_0) of K payoffs, `[K, L, S, A]` -> `[K]`: V_k(x) = sum_a pi(a|x) (v(x,a) + P(.|x,a) V_{k+1})."""
+    transition, policy, payoff = np.asarray(transition), np.asarray(policy), np.asarray(payoff)
+    value = (policy[-1] * payoff[:, -1]).sum(axis=-1)
+    for k in reversed(range(len(transition))):
+        value = (policy[k] * (payoff[:, k] + np.einsum("xay,cy->cxa", transition[k], value))).sum(axis=-1)
+    return value[:, 0]
+
+
+def plan(transition: Array, payoff: Array, mask: Array) -> tuple[float, np.ndarray]:
+    """max_pi V^pi(payoff) at x_0 and a deterministic maximiser `[L, S, A]`, by backward induction."""
+    transition, payoff, mask = np.asarray(transition), np.asarray(payoff), np.asarray(mask)
+    policy = np.zeros(payoff.shape)
+    value = np.zeros(payoff.shape[1])
+    for k in reversed(range(len(payoff))):
+        future = transition[k] @ value if k < len(transition) else 0.0
+        q = np.where(mask[k], payoff[k] + future, -np.inf)
+        real = mask[k].any(axis=1)
+        policy[k, real, q[real].argmax(axis=1)] = 1.0
+        value = np.where(real, q.max(axis=1), 0.0)
+    return float(value[0]), policy
+
+
+def until_certified(attempts: Iterator[tuple], model: Model) -> list[tuple]:
+    """The attempts, each led by its error, up to the first that is certified."""
+    found = []
+    for attempt in attempts:
+        found.append(attempt)
+        if attempt[0] <= GOAL:
+            break
+    if not found:
+        raise RuntimeError(f"HiGHS solves no form of {model.name}; please report the instance.")
+    return found

@@ -1,0 +1,219 @@
+"""The exact optimum of a known CMDP: OPT, multipliers, Slater margin, each with its certificate.
+
+Evaluation, not learning: linear programs over occupancy measures on the host in float64 (Section 3.2), checked by
+plain backward recursions that do not rely on the solver. Needs NumPy and SciPy only: worker processes import this
+file and should not wait for jax.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from cpdpo_jax.exact.lp import Model, Program, until_certified
+from cpdpo_jax.exact.lp import evaluate as evaluate
+from cpdpo_jax.exact.lp import plan as plan
+
+if TYPE_CHECKING:
+    from cpdpo_jax.common.types import CMDP
+
+TOLERANCE = 1e-9  # certificates aim below it; a Slater margin above its negative counts as 0
+_START_UP = 1.5  # seconds that worker processes take to start; they must save more
+
+
+class InfeasibleError(ValueError):
+    """No policy satisfies all constraints; the message says by how much each is violated at best."""
+
+
+class Solution(NamedTuple):
+    """The optimum of one CMDP, or of a batch (every field then has the batch axes *B last)."""
+
+    value: np.ndarray  # [*B] OPT = V(r) of `policy`, by policy evaluation
+    policy: np.ndarray  # [L, S, A, *B] an optimal policy; 0 at padding
+    multipliers: np.ndarray  # [M, *B] optimal Lagrange multipliers, >= 0
+    slater_margin: np.ndarray  # [*B] rho = max_pi min_i alpha_i - V(g_i)
+    slater_policy: np.ndarray  # [L, S, A, *B] a policy that attains rho
+    unconstrained_value: np.ndarray  # [*B] max_pi V(r) without constraints
+    unconstrained_policy: np.ndarray  # [L, S, A, *B] a deterministic policy that attains it
+    gap: np.ndarray  # [*B] certificate: dual value of `multipliers` minus `value`
+    violation: np.ndarray  # [*B] certificate: max_i [V(g_i) - alpha_i]^+ of `policy`
+
+
+def solve(cmdp: CMDP, *, processes: int | None = None) -> Solution:
+    """Solve OPT = max_pi V(r) s.t. V(g_i) <= alpha_i for all i (Problem 1 of Section 3.2), and certify the answer.
+
+    With q(x,a) the probability that an episode visits (x,a), OPT is the linear program
+
+        max_{q >= 0} sum q r  s.t.  sum_a q(x_0,a) = 1, sum_a q(x',a) = sum_{x,a} P(x'|x,a) q(x,a), sum q g_i <= alpha_i
+
+    and rho a second one, max t s.t. sum q g_i + t <= alpha_i. The certificates do not trust the solver:
+
+        gap       = max_pi V(r - sum_i lambda_i g_i) + sum_i lambda_i alpha_i - V^policy(r)   (backward induction)
+        violation = max_i [V^policy(g_i) - alpha_i]^+                                         (policy evaluation)
+
+    so that OPT lies within [value, value + gap] if the violation is 0. Both are below 1e-9 unless the multipliers are
+    so large (1e7 and more: a threshold at the minimum, transitions rarer than 1e-7) that rounding decides; then a
+    `RuntimeWarning` says so.
+
+    Args:
+        cmdp: one CMDP, or a batch with trailing axes *B.
+        processes: worker processes for a batch; None uses the available cores when the batch is large enough to pay.
+
+    Returns:
+        A `Solution`, for a batch with the axes *B last.
+
+    Raises:
+        InfeasibleError: no policy satisfies all constraints (of an instance, which is named).
+    """
+    models = _models(cmdp)
+    solutions = _solve_all(models, processes)
+    for model, one in zip(models, solutions, strict=True):
+        error = max(abs(one.gap), one.violation)
+        if error > TOLERANCE:
+            warnings.warn(
+                f"{model.name} is solved to {error:.2g} only (gap {one.gap:.2g}, violation {one.violation:.2g}): with "
+                f"multipliers of {one.multipliers.max():.2g} rounding decides its optimum; raise its thresholds.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+    if not cmdp.batch_shape:
+        return solutions[0]
+    columns = (np.stack(column, axis=-1) for column in zip(*solutions, strict=True))
+    return Solution(*(column.reshape(column.shape[:-1] + cmdp.batch_shape) for column in columns))
+
+
+def _solve_all(models: Sequence[Model], processes: int | None) -> list[Solution]:
+    """Solve in this process as long as workers could not be ready earlier, the rest in parallel."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    solutions = []
+    if processes is None:
+        start = time.perf_counter()
+        for model in models:
+            left = (time.perf_counter() - start) / max(1, len(solutions)) * (len(models) - len(solutions))
+            if left * (cores - 1) / cores > _START_UP:
+                break
+            solutions.append(_solve_one(model))
+    rest = models[len(solutions) :]
+    workers = min(len(rest), cores if processes is None else processes)
+    return solutions + (_solve_parallel(rest, workers) if workers > 1 else [_solve_one(model) for model in rest])
+
+
+def _models(cmdp: CMDP) -> list[Model]:
+    """The instances of a CMDP or batch, in C order of the batch axes."""
+    axes, n = len(cmdp.batch_shape), int(np.prod(cmdp.batch_shape))
+    columns = []
+    for field in Model._fields[:-1]:
+        leaf = np.asarray(getattr(cmdp, field), bool if field == "action_mask" else np.float64)
+        lead = leaf.shape[: leaf.ndim - axes]
+        columns.append(np.broadcast_to(leaf, lead + cmdp.batch_shape).reshape(*lead, n))
+    names = cmdp.names if len(cmdp.names) == n else cmdp.names[:1] * n
+    names = names if n == 1 else [f"{name} (instance {i})" for i, name in enumerate(names)]
+    return [Model(*(np.ascontiguousarray(c[..., i]) for c in columns), name=names[i]) for i in range(n)]
+
+
+def _solve_one(model: Model) -> Solution:
+    """Solve one instance in this process."""
+    program = Program(model)
+    _, margin, slater_policy = min(until_certified(program.slater(), model), key=lambda found: found[0])
+    if margin < -TOLERANCE:
+        raise InfeasibleError(_infeasible(model, margin))
+    attempts = program.optimum(max(0.0, -margin))
+    _, value, policy, multipliers, gap, violation = min(until_certified(attempts, model), key=lambda found: found[0])
+    unconstrained_value, unconstrained_policy = plan(model.transition, model.reward, model.action_mask)
+    return Solution(
+        value=np.asarray(value),
+        policy=policy,
+        multipliers=multipliers,
+        slater_margin=np.asarray(max(0.0, margin)),
+        slater_policy=slater_policy,
+        unconstrained_value=np.asarray(unconstrained_value),
+        unconstrained_policy=unconstrained_policy,
+        gap=np.asarray(gap),
+        violation=np.asarray(violation),
+    )
+
+
+def slater_margin(transition: np.ndarray, cost: np.ndarray, threshold: np.ndarray, action_mask: np.ndarray) -> float:
+    """rho = max_pi min_i alpha_i - V(g_i) of plain arrays, negative if no policy is feasible (Section 3.2).
+
+    transition [L-1,S,A,S], cost [M,L,S,A], threshold [M], action_mask [L,S,A].
+    """
+    model = Model(transition, np.zeros(cost.shape[1:]), cost, threshold, action_mask, name="the empirical CMDP")
+    return min(until_certified(Program(model).slater(), model), key=lambda found: found[0])[1]
+
+
+def _infeasible(model: Model, margin: float) -> str:
+    """The sentence of an `InfeasibleError`: each constraint at its own best, and all together."""
+    least = [-plan(model.transition, -cost, model.action_mask)[0] for cost in model.cost]
+    parts = [
+        f"V(cost[{i}]) is at least {value:.6g} against threshold[{i}] = {alpha:.6g}"
+        + (f" (violated by {value - alpha:.3g} at best)" if value > alpha else "")
+        for i, (value, alpha) in enumerate(zip(least, model.threshold, strict=True))
+    ]
+    return (
+        f"{model.name} is infeasible: {'; '.join(parts)}; whatever the policy, some constraint is violated by at least "
+        f"{-margin:.6g}, so raise the thresholds by that much."
+    )
+
+
+def _solve_parallel(models: Sequence[Model], workers: int) -> list[Solution]:
+    """Solve in child processes that run this module: no `__main__` guard, no fork of a process that runs jax."""
+    root = str(Path(__file__).resolve().parent.parent.parent)
+    path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", "from cpdpo_jax.exact import optimum; optimum._work()"]
+    children: list[subprocess.Popen] = []
+    solutions: list[Solution | None] = [None] * len(models)
+    try:
+        for _ in range(workers):  # in sessions of their own: an interrupt reaches this process, which ends them
+            pipe = subprocess.PIPE
+            children.append(subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, start_new_session=True))
+        for i, child in enumerate(children):
+            assert child.stdin is not None
+            with contextlib.suppress(BrokenPipeError):  # a dead worker is noticed below
+                pickle.dump([tuple(model) for model in models[i::workers]], child.stdin)
+                child.stdin.close()
+        for i, child in enumerate(children):
+            assert child.stdout is not None
+            try:
+                kind, answer = pickle.load(child.stdout)
+            except EOFError:
+                raise RuntimeError(
+                    f"a worker of solve ended with code {child.wait()}; see its message above."
+                ) from None
+            if kind != "solved":
+                raise InfeasibleError(answer) if kind == "infeasible" else RuntimeError(answer)
+            solutions[i::workers] = [Solution(*fields) for fields in answer]
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+            for pipe in (child.stdin, child.stdout):
+                with contextlib.suppress(OSError):
+                    if pipe is not None:
+                        pipe.close()
+    return [solution for solution in solutions if solution is not None]
+
+
+def _work() -> None:
+    """The body of a worker process: models from stdin, solutions to stdout."""
+    with os.fdopen(os.dup(1), "wb") as answers:
+        os.dup2(2, 1)  # whatever a library prints must not end up among the answers
+        models = [Model(*fields) for fields in pickle.load(sys.stdin.buffer)]
+        try:
+            answer = ("solved", [tuple(_solve_one(model)) for model in models])
+        except InfeasibleError as error:
+            answer = ("infeasible", str(error))
+        except RuntimeError as error:
+            answer = ("failed", str(error))
+        pickle.dump(answer, answers)

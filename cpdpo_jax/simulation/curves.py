@@ -1,0 +1,80 @@
+"""What a block of lanes has to tell: cumulative metrics at the checkpoints."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from cpdpo_jax.common.types import CMDP
+from cpdpo_jax.simulation import compiled_loop, monitor
+
+
+class BlockCurves(NamedTuple):
+    """What a block has to tell, float64 on the host; NaN where it did not get to. Checkpoints lead, lanes trail."""
+
+    strong: np.ndarray  # [C,1+M,B] cumulative
+    weak: np.ndarray  # [C,1+M,B] cumulative
+    multiplier_mean: np.ndarray  # [C,M,B] over the episodes so far
+    multiplier: np.ndarray  # [C,M,B] of the last episode
+    gaps: np.ndarray  # [C,1+M,B] of the last episode
+    epochs: np.ndarray  # [C,B]
+    infeasible: np.ndarray  # [C,B]; NaN for learners that solve no LPs
+    failures: np.ndarray  # [C,6,B] of the monitor
+    slack: np.ndarray  # [C,6,B]
+    widths: np.ndarray  # [C,2,B] cumulative
+    policy: np.ndarray  # [L,S,A,B] after the last episode done
+    slater_margin: np.ndarray  # [B] rho as the learner believed it
+    first_bad: np.ndarray  # [B] first episode (from 1) with a value that is not finite; 0: none
+    done: np.ndarray  # [] episodes done
+
+
+def empty_curves(n_checkpoints: int, cmdp: CMDP, n_lanes: int) -> BlockCurves:
+    """All NaN, nothing done."""
+    n, m, events = n_checkpoints, cmdp.n_constraints, len(monitor.EVENTS)
+
+    def nan(*shape: int) -> np.ndarray:
+        return np.full((*shape, n_lanes), np.nan)
+
+    return BlockCurves(
+        strong=nan(n, 1 + m),
+        weak=nan(n, 1 + m),
+        multiplier_mean=nan(n, m),
+        multiplier=nan(n, m),
+        gaps=nan(n, 1 + m),
+        epochs=nan(n),
+        infeasible=nan(n),
+        failures=nan(n, events),
+        slack=nan(n, events),
+        widths=nan(n, 2),
+        policy=nan(*cmdp.reward.shape[:3]),
+        slater_margin=nan(),
+        first_bad=np.zeros(n_lanes, int),
+        done=np.zeros((), int),
+    )
+
+
+def write(record: BlockCurves, at: int, t: int, run: compiled_loop.LoopState) -> None:
+    """Put the sums so far at a checkpoint."""
+    exact = jax.tree.map(lambda sums, lost: np.asarray(sums, float) - np.asarray(lost, float), run.sums, run.carry)
+    record.strong[at], record.weak[at], record.multiplier_mean[at] = exact.strong, exact.weak, exact.multipliers / t
+    record.multiplier[at], record.gaps[at], record.epochs[at] = run.info.multipliers, run.gaps, run.info.epochs
+    if run.info.infeasible is not None:
+        record.infeasible[at] = run.info.infeasible
+    if run.watch is not None:
+        record.failures[at], record.slack[at] = run.watch.failures, run.watch.slack
+        record.widths[at] = np.asarray(run.watch.widths, float) - np.asarray(run.watch.widths_carry, float)
+
+
+def check_policy(policy: np.ndarray, mask: np.ndarray, name: str) -> None:
+    """Refuse what is not a policy: the metrics of a run that ends with one mean nothing. Both [L,S,A,B]."""
+    wrong = np.abs(policy.sum(axis=2) - mask.any(axis=2)) > 1e-3
+    wrong |= ((policy < 0) | ((policy > 0) & ~mask)).any(axis=2)
+    if wrong.any():
+        layer, state, lane = np.argwhere(wrong)[0]
+        played = np.round(policy[layer, state, :, lane], 4).tolist()
+        raise ValueError(
+            f"learner {name!r} plays something that is not a policy: {played} in state {state} of layer {layer}; its "
+            "`policy` must return probabilities that sum to 1 over the actions of problem.action_mask, and 0 elsewhere."
+        )

@@ -1,0 +1,127 @@
+"""Playing an episode (Algorithm 1): the true model as tables for sampling, and the rollout itself."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cpdpo_jax.common.types import CMDP, Trajectory
+from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES, fold
+
+
+class Model(NamedTuple):
+    """The environment's side of a CMDP. No learner is handed it. Trailing axis: lanes, or 1 for all of them."""
+
+    transition: jax.Array  # [L-1,S,A,S,B]
+    arrival: jax.Array  # [L-1,S,A,S,B] cumulative transition, 2 from the last possible state on
+    payoff: jax.Array  # [1+M,L,S,A,B] mean reward, then mean costs
+    last_action: jax.Array  # [L,S,A,B] bool, from the last allowed action on
+    concentration: jax.Array  # [B] of the "beta" noise
+
+
+def make_model(cmdp: CMDP, lanes: np.ndarray | None, dtype) -> Model:
+    """The model of each lane's instance; `lanes` None keeps one instance with a trailing axis of size 1."""
+
+    def spread(array) -> np.ndarray:
+        array = np.asarray(array)
+        if cmdp.batch_shape:
+            return array[..., lanes] if lanes is not None else array
+        return array[..., None]
+
+    transition = np.asarray(cmdp.transition)
+    possible = np.flip(np.cumsum(np.flip(transition, 3), axis=3), 3)  # mass of this and later states
+    after = np.concatenate([possible[:, :, :, 1:], np.zeros_like(possible[:, :, :, :1])], axis=3)
+    arrival = np.where(after > 0, np.cumsum(transition, axis=3), 2.0)
+    mask = np.asarray(cmdp.action_mask)
+    later = np.flip(np.cumsum(np.flip(mask, 2), axis=2), 2) - mask  # allowed actions after this one
+    payoff = np.concatenate([np.asarray(cmdp.reward)[None], np.asarray(cmdp.cost)])
+    return Model(
+        transition=jnp.asarray(spread(transition), dtype),
+        arrival=jnp.asarray(spread(arrival), dtype),
+        payoff=jnp.asarray(spread(payoff), dtype),
+        last_action=jnp.asarray(spread(later == 0)),
+        concentration=jnp.asarray(spread(cmdp.concentration), dtype),
+    )
+
+
+def at_index(index: jax.Array, table: jax.Array) -> jax.Array:
+    """table[index], lane by lane: table [N,...,B or 1], index [B] -> [...,B].
+
+    Narrow tables by selects, which vectorise over lanes; wide ones by a gather, which does not but is one operation.
+    """
+    if table.shape[0] <= MAX_UNROLLED_STATES:
+        return _select(index, lambda i: table[i], table.shape[0])
+    if table.shape[-1] == 1:  # one table for all lanes
+        return jnp.moveaxis(table[..., 0][index], 0, -1)
+    return jnp.take_along_axis(table, index.reshape((1,) * (table.ndim - 1) + index.shape), axis=0)[0]
+
+
+def _select(index: jax.Array, entry, length: int) -> jax.Array:
+    """entry(index) among entry(0..length-1)."""
+    chosen = entry(0)
+    for i in range(1, length):
+        chosen = jnp.where(index == i, entry(i), chosen)
+    return chosen
+
+
+def at_pairs(trajectory_state: jax.Array, trajectory_action: jax.Array, table: jax.Array) -> jax.Array:
+    """The entries of `table` [..., L,S,A,B] at the visited pairs [L,B] -> [..., L,B]."""
+    n_states, n_actions, lanes = table.shape[-3:]
+    if n_states > MAX_UNROLLED_STATES:
+        flat = table.reshape(*table.shape[:-3], n_states * n_actions, lanes)
+        at = trajectory_state * n_actions + trajectory_action
+        if lanes == 1:  # one table for all lanes
+            return jnp.take_along_axis(flat[..., 0], at.reshape((1,) * (flat.ndim - 3) + at.shape), axis=-1)
+        return jnp.take_along_axis(flat, at.reshape((1,) * (flat.ndim - 3) + (len(at), 1, lanes)), axis=-2)[..., 0, :]
+    rows = [_select(trajectory_state, lambda x, a=a: table[..., x, a, :], n_states) for a in range(n_actions)]
+    return _select(trajectory_action, lambda a: rows[a], n_actions)
+
+
+def rollout(model: Model, policy: jax.Array, uniforms: jax.Array, noise: str) -> Trajectory:
+    """One episode of `policy` [L,S,A,B], by inversion of the uniforms [L,3+M,B].
+
+    Column 0 draws the action and column 1 the next state (the first whose cumulative probability exceeds the
+    uniform), column 2 the reward and column 3+i cost i.
+    """
+    n_layers, n_states, n_actions = policy.shape[:3]
+    lanes = uniforms.shape[2:]
+    until = [policy[:, :, 0]]
+    for a in range(1, n_actions):
+        until.append(until[-1] + policy[:, :, a])
+    until = jnp.where(model.last_action, 2, jnp.stack(until, axis=2))  # [L,S,A,B]
+    states = jnp.zeros((n_layers, *lanes), jnp.int32)
+    actions = jnp.zeros((n_layers, *lanes), jnp.int32)
+    for k in range(n_layers):
+        passed = (at_index(states[k], until[k]) <= uniforms[k, 0]).astype(jnp.int32)  # [A,B]
+        actions = actions.at[k].set(fold(n_actions, lambda a, passed=passed: passed[a]))
+        if k + 1 == n_layers:
+            break
+        arrival = model.arrival[k]
+        if n_states > MAX_UNROLLED_STATES:
+            row = at_index(states[k] * n_actions + actions[k], arrival.reshape(-1, *arrival.shape[2:]))  # [S,B]
+        else:
+            row = at_index(actions[k], at_index(states[k], arrival))
+        passed = (row <= uniforms[k, 1]).astype(jnp.int32)
+        states = states.at[k + 1].set(fold(n_states, lambda y, passed=passed: passed[y]))
+    mean = at_pairs(states, actions, model.payoff)  # [1+M,L,B]
+    drawn = sample(mean, jnp.moveaxis(uniforms[:, 2:], 1, 0), model.concentration, noise)
+    return Trajectory(state=states, action=actions, reward=drawn[0], cost=drawn[1:])
+
+
+def sample(mean: jax.Array, uniform: jax.Array, concentration: jax.Array, noise: str) -> jax.Array:
+    """A sample in [0, 1] with the given mean from one uniform each; all [1+M,L,B]."""
+    if noise == "bernoulli":
+        return (uniform < mean).astype(mean.dtype)
+    if noise == "deterministic":
+        return jnp.broadcast_to(mean, uniform.shape)
+    bits = (uniform * 2**24).astype(jnp.uint32).ravel()
+    shape_a = jnp.broadcast_to(mean * concentration, uniform.shape).ravel()
+    shape_b = jnp.broadcast_to((1 - mean) * concentration, uniform.shape).ravel()
+    keys = jax.vmap(jax.random.key)(bits)
+    tiny = jnp.finfo(mean.dtype).tiny  # a mean of 0 or 1 has no beta distribution: the sample is the mean
+    draw = jax.vmap(jax.random.beta)(keys, jnp.maximum(shape_a, tiny), jnp.maximum(shape_b, tiny))
+    draw = draw.astype(mean.dtype).reshape(uniform.shape)
+    return jnp.where((mean <= 0) | (mean >= 1), mean, draw)

@@ -1,0 +1,1 @@
+"""Stored runs: configuration, blocks, the run directory, loading and reporting."""

@@ -1,0 +1,81 @@
+"""Figures for a paper and one self-contained page, from what run directories have finished."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from cpdpo_jax.common import files
+from cpdpo_jax.results.result import Result
+from cpdpo_jax.sweeps import report_data
+from cpdpo_jax.sweeps.load import load_runs, rows
+from cpdpo_jax.sweeps.store import Store
+
+
+def write(stores: list[Store], out: Path, say: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
+    """Write OUT/figures/*.pdf and *.png and OUT/report.html; the paths and the summary's rows."""
+    tables = load_runs(stores)
+    if not tables:
+        raise ValueError(f"{', '.join(str(store.path) for store in stores)}: no block is finished yet.")
+    folder = out / "figures"
+    folder.mkdir(parents=True, exist_ok=True)
+    page = resources.files("cpdpo_jax.sweeps").joinpath("report.html").read_text(encoding="utf-8")
+    data = json.dumps(report_data.payload(stores, tables), allow_nan=False).replace("<", "\\u003c")
+    files.write(out / "report.html", page.replace("@DATA@", data))
+    figures = []
+    for name, figure in _figures(tables):
+        say(f"figure {name}")
+        for suffix in ("pdf", "png"):
+            path = folder / f"{name}.{suffix}"
+            _save(figure, path, suffix)
+            figures.append(str(path))
+    return {"report": str(out / "report.html"), "figures": figures, "rows": rows(tables)}
+
+
+def _figures(tables: list[Any]):
+    """Every figure with its file's name; each is closed when the next is asked for."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    from cpdpo_jax.results import figures
+
+    used: set[str] = set()
+    for table, result, instance in report_data.panels(tables):
+        several = table.result.data.sizes["instance"] > 1
+        where = f"{table.environment} #{instance}" if several else table.environment
+        stem = _file_name(f"{where}-T{table.episodes}", used)
+        for kind, draw in (("curves", figures.curves), ("details", figures.details)):
+            figure = draw(result, title=f"{where}, T = {table.episodes:,}")
+            yield f"{stem}-{kind}", figure
+            plt.close(figure)
+    for group in report_data.growing(tables):
+        for i, instance in enumerate(group[0].result.data.instance.values[: report_data.MOST_INSTANCES]):
+            figure = figures.growth([Result(table.result.data.isel(instance=[i])) for table in group])
+            number = f" #{instance}" if group[0].result.data.sizes["instance"] > 1 else ""
+            yield f"{_file_name(group[0].environment + number, used)}-growth", figure
+            plt.close(figure)
+
+
+def _file_name(text: str, used: set[str]) -> str:
+    """Letters, digits and dashes, not used before."""
+    plain = re.sub(r"[^A-Za-z0-9.]+", "-", text.replace(".npz", "").rpartition("/")[2]).strip("-")[:80]
+    name, n = plain, 1
+    while name in used:
+        n += 1
+        name = f"{plain}-{n}"
+    used.add(name)
+    return name
+
+
+def _save(figure: Any, path: Path, suffix: str) -> None:
+    """The same bytes for the same figure: no dates inside."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=suffix, dpi=200, metadata={"CreationDate": None} if suffix == "pdf" else None)
+    files.write(path, buffer.getvalue())

@@ -1,0 +1,125 @@
+"""From a configuration to blocks, and from a block's description to the arrays it runs on.
+
+A block is one learner on one instance under one setting for up to `block` seeds (`HOST_LANES` on the host). Its
+description is a table of plain values, its key the hash of it. Blocks share nothing, so any number of threads, or
+machines under a scheduler, can be handed them.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cpdpo_jax import envs
+from cpdpo_jax.common.types import CMDP
+from cpdpo_jax.envs.build import unstack
+from cpdpo_jax.exact import optimum
+from cpdpo_jax.learners import settings
+from cpdpo_jax.simulation import inputs
+from cpdpo_jax.simulation.blocks import HOST_LANES, LaneIndex, LearnerPlan, select_instance
+from cpdpo_jax.simulation.simulate import SimulationPlan, prepare
+from cpdpo_jax.sweeps.config import Config, digest, show_environment
+
+BlockSpec = dict[str, Any]
+SHARED = ("key", "checkpoints", "rho", "delta", "horizon", "monitor", "dtype")  # as `prepare` takes them
+
+
+def expand(config: Config) -> dict[str, BlockSpec]:
+    """All blocks of a run by key, everything checked: an error here means that nothing has been written."""
+    seeds = inputs.seeds(config.seeds).tolist()
+    blocks: dict[str, BlockSpec] = {}
+    shared = {name: value for name, value in asdict(config).items() if name in SHARED}
+    for episodes in config.episodes:
+        for environment in map(_with_digest, config.environments):
+            cmdp = _environment(json.dumps(environment))
+            for learner in config.learners:
+                for setting in _settings(config, learner):
+                    kind = {"learner": learner, "environment": environment, "setting": setting, "episodes": episodes}
+                    width = HOST_LANES if _plan(json.dumps(kind | shared)).works[0].on_host else config.block
+                    for instance in range(cmdp.batch_shape[0]):
+                        for first in range(0, len(seeds), width):
+                            block = {
+                                **kind,
+                                **shared,
+                                "instance": instance,
+                                "width": width,
+                                "seeds": seeds[first : first + width],
+                            }
+                            blocks[digest(block)] = block
+    return blocks
+
+
+def build_block(block: BlockSpec) -> tuple[SimulationPlan, LearnerPlan, LaneIndex]:
+    """The work and the lanes of a block, from its description alone."""
+    plan = _plan(json.dumps({name: block[name] for name in ("learner", "environment", "setting", "episodes", *SHARED)}))
+    seeds = np.asarray(block["seeds"])
+    width = len(seeds) if plan.works[0].on_host else block["width"]
+    at = np.minimum(np.arange(width), len(seeds) - 1)  # padded with the last seed
+    nothing = np.zeros(width, int)
+    lane = LaneIndex(instance=nothing, setting=nothing, seed=seeds[at], real=np.arange(width) < len(seeds))
+    return plan, select_instance(plan.works[0], block["instance"], 0), lane
+
+
+def kind(block: BlockSpec) -> str:
+    """Blocks of one kind run the same compiled program."""
+    names = ("learner", "environment", "width", "horizon", "monitor", "dtype")
+    explores = str(block["rho"]).startswith("estimate")
+    return json.dumps([explores, *(block[name] for name in names)], sort_keys=True)
+
+
+@functools.cache
+def description(text: str, instance: int) -> str:
+    """What an instance is, in words; text: JSON of its environment."""
+    return unstack(_environment(text))[instance].describe()
+
+
+@functools.cache
+def _plan(text: str) -> SimulationPlan:
+    """One learner under one setting on all instances of an environment; text: JSON."""
+    block = json.loads(text)
+    environment = json.dumps(block["environment"])
+    cmdp, solution = _environment(environment), _solution(environment)
+    preset, values = block["setting"]["preset"], block["setting"]["values"]
+    rest = {name: block[name] for name in (*SHARED, "episodes")}
+    return prepare(block["learner"], cmdp, seeds=1, hparams={"preset": preset, **values}, solution=solution, **rest)
+
+
+@functools.cache
+def _environment(text: str) -> CMDP:
+    """An environment as a batch; text: JSON of its table."""
+    table = json.loads(text)
+    parameters = {name: value for name, value in table.items() if name not in ("name", "sha256")}
+    try:
+        return inputs.batch(envs.make(table["name"], **parameters))
+    except TypeError as error:
+        raise ValueError(f"environment {show_environment(table)}: {error}.") from error
+
+
+@functools.cache
+def _solution(text: str) -> optimum.Solution:
+    try:
+        return optimum.solve(_environment(text))
+    except optimum.InfeasibleError as error:
+        raise ValueError(f"environment {show_environment(json.loads(text))}: {error}") from error
+
+
+def _with_digest(environment: dict[str, Any]) -> dict[str, Any]:
+    """A file is known by its content, not by its name."""
+    name = environment["name"]
+    if not name.endswith(".npz") or not Path(name).is_file():
+        return environment
+    return environment | {"sha256": hashlib.sha256(Path(name).read_bytes()).hexdigest()[:16]}
+
+
+def _settings(config: Config, learner: str) -> list[dict[str, Any]]:
+    """The settings of a learner, as plain tables."""
+    spec = config.settings
+    if isinstance(spec, dict) and set(spec) & set(config.learners):
+        spec = spec.get(learner, "tuned")
+    return [one._asdict() for one in settings.parse(spec)]

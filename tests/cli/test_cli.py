@@ -1,0 +1,157 @@
+"""The command line as a person meets it: mistakes, help, listing, solving, start-up."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import cpdpo_jax as cp
+from cpdpo_jax import cli
+from cpdpo_jax.sweeps import config
+
+GOOD = {"--learner": "uniform", "--env": "factored", "--episodes": "50", "--seeds": "2", "--out": "out"}
+TOML = 'learners = ["uniform"]\nenvironments = ["factored"]\nepisodes = 50\nseeds = 2\n'
+
+
+def run_with(**changed):
+    """`cpdpo run` with good flags, some changed."""
+    flags = GOOD | {f"--{name.replace('_', '-')}": value for name, value in changed.items()}
+    return ["run", *(part for flag, value in flags.items() if value is not None for part in (flag, *value.split()))]
+
+
+MISTAKES = {
+    "no such command": (["rnu"], "rnu"),
+    "no such flag": (["run", "--lerner", "cpdpo"], "--lerner"),
+    "unknown learner": (run_with(learner="cpdop"), "did you mean 'cpdpo'"),
+    "the same learner twice": (run_with(learner="uniform uniform"), "twice"),
+    "unknown environment": (run_with(env="medya_streaming"), "did you mean media_streaming"),
+    "unknown parameter": (run_with(env="random:layer=3"), "did you mean layers"),
+    "parameter without a value": (run_with(env="random:layers"), "not PARAMETER=VALUE"),
+    "parameter that is no number": (run_with(env="random:layers=four"), "layers = 'four'"),
+    "infeasible threshold": (run_with(env="mars_rover:threshold=0"), "infeasible"),
+    "T = 0": (run_with(episodes="0"), "episodes = 0"),
+    "T that is no number": (run_with(episodes="many"), "episodes = 'many'"),
+    "negative seeds": (run_with(seeds="-3"), "seeds = -3"),
+    "no seeds given": (run_with(seeds=None), "--seeds"),
+    "unknown preset": (run_with(setting="tunde"), "no preset 'tunde'"),
+    "unknown hyperparameter": (run_with(learner="cpdpo", set="learning_rat=1"), "no hyperparameter 'learning_rat'"),
+    "negative hyperparameter": (run_with(learner="cpdpo", set="learning_rate=-1"), "learning_rate = -1"),
+    "rho = 0": (run_with(rho="0"), "rho = 0"),
+    "unknown horizon": (run_with(horizon="guess"), "horizon = 'guess'"),
+    "missing file": (["run", "nowhere.toml"], "nowhere.toml: No such file"),
+    "missing .npz": (run_with(env="nowhere.npz"), "nowhere.npz"),
+    "misspelt key in the TOML": (["run", "misspelt.toml"], "did you mean episodes?"),
+    "a file that is not TOML": (["run", "broken.toml"], "is not TOML"),
+    "a text for a number in the TOML": (["run", "text.toml"], "episodes = 'x' is not a whole number"),
+    "out is a file": (run_with(out="good.toml"), "holds no run"),
+    "out is inside a file": (run_with(out="good.toml/run"), "good.toml"),
+    "out holds something else": (run_with(out="full"), "holds no run"),
+    "status of no run": (["status", "full"], "not a run directory"),
+    "resume of nothing": (["resume", "nowhere"], "does not exist"),
+    "report of nothing": (["report"], "directory"),
+    "solve of nothing": (["solve", "nothing"], "no environment is called 'nothing'"),
+    "bench of three sizes": (["bench", "--sizes", "5,5,3"], "sizes = '5,5,3' is not LAYERS,STATES,ACTIONS,CONSTRAINTS"),
+    "bench of a size without a CMDP": (["bench", "--sizes", "2,1,1,1"], "sizes = 2,1,1,1 has no random CMDP"),
+    "bench with no seeds": (["bench", "--seeds", "0"], "seeds = '0'"),
+    "bench of no such part": (["bench", "--part", "flam"], "part = 'flam'"),
+    "bench for no time": (["bench", "--seconds", "-1"], "seconds = -1"),
+    "bench without its anchor": (["bench", "--anchor", "nowhere.cpp"], "anchor = 'nowhere.cpp' is not a file"),
+}
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A directory to make mistakes in."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "good.toml").write_text(TOML)
+    (tmp_path / "misspelt.toml").write_text(TOML.replace("episodes", "epsiodes"))
+    (tmp_path / "broken.toml").write_text("learners = [")
+    (tmp_path / "text.toml").write_text(TOML.replace("50", '"x"'))
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "precious").write_text("data")
+    return tmp_path
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_line_and_writes_nothing(place, capsys, mistake):
+    before = sorted(place.rglob("*"))
+    arguments, message = MISTAKES[mistake]
+    assert cli.main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert err.startswith("cpdpo: ")
+    assert err.count("\n") == 1
+    assert sorted(place.rglob("*")) == before
+
+
+def test_debug_shows_the_trace(place):
+    with pytest.raises(FileNotFoundError):
+        cli.main(["run", "nowhere.toml", "--debug"])
+
+
+def test_list_and_solve_for_people_and_programs(capsys):
+    assert cli.main(["list"]) == 0
+    listed = capsys.readouterr().out
+    assert cli.main(["list", "--json"]) == 0
+    named = json.loads(capsys.readouterr().out)
+    assert all(name in listed for name in (*named["environments"], *named["learners"]))
+    assert cli.main(["list", "random"]) == 0
+    assert "layers" in capsys.readouterr().out
+    assert cli.main(["list", "cpdpo"]) == 0
+    assert "Algorithm 2" in capsys.readouterr().out
+    assert cli.main(["solve", "factored", "--json"]) == 0
+    solved = json.loads(capsys.readouterr().out)
+    assert solved["value"] == pytest.approx(float(cp.solve(cp.envs.make("factored")).value))
+    assert cli.main(["solve", "factored"]) == 0
+    assert "Slater margin" in capsys.readouterr().out
+
+
+def test_every_command_has_help_with_an_example(capsys):
+    for command in ("demo", "run", "resume", "status", "report", "solve", "list", "bench"):
+        assert cli.main([command, "--help"]) == 0
+        assert f"cpdpo {command}" in capsys.readouterr().out.partition("example")[2], command
+
+
+def test_help_does_not_wait_for_jax():
+    """Measured in CPU seconds, which a busy machine does not stretch: 0.2 here, 0.7 allowed."""
+    code = "import sys; from cpdpo_jax.cli import main; main(['--help']); assert 'jax' not in sys.modules"
+    before, started = os.times(), time.perf_counter()
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+    after = os.times()
+    spent = after.children_user + after.children_system - before.children_user - before.children_system
+    assert spent < 0.7, f"{spent:.2f} CPU seconds, {time.perf_counter() - started:.2f} by the clock"
+
+
+def test_a_config_is_the_same_after_writing_and_reading(tmp_path):
+    table = {
+        "learners": ["cpdpo", "uniform"],
+        "environments": ["random:layers=3,cost_range=[0.1, 0.9]", {"name": "box", "grid": {"a": [1, 2], "b": [0.5]}}],
+        "episodes": [10, 20],
+        "seeds": [1, 5],
+        "settings": {"cpdpo": {"learning_rate": ["x1", "x2"], "preset": "theory"}, "uniform": "tuned"},
+        "monitor": False,
+    }
+    one = config.build(table)
+    assert one.environments[0]["cost_range"] == [0.1, 0.9]
+    assert [e["a"] for e in one.environments[1:]] == [1, 2]
+    (tmp_path / "c.toml").write_text(config.write(one))
+    other = config.build(config.read(tmp_path / "c.toml"))
+    assert other == one
+    assert other.digest == one.digest
+
+
+def test_dry_run_writes_nothing(place, capsys):
+    before = sorted(place.rglob("*"))
+    assert cli.main([*run_with(seeds="40"), "--dry-run", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["blocks"], told["to_run"], told["compilations"]) == (2, 2, 1)
+    assert np.isfinite(told["run_seconds"])
+    assert told["megabytes"] > 0
+    assert sorted(place.rglob("*")) == before

@@ -1,0 +1,114 @@
+"""Results: tables, intervals, exponents, files."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import cpdpo_jax as cp
+from cpdpo_jax.results.statistics import bootstrap_mean
+from tests.support import random_cmdp
+
+
+@pytest.fixture(scope="module")
+def result():
+    return cp.simulate(
+        ["cpdpo", "uniform"], random_cmdp(3, 3, 2, 2, seed=5), episodes=200, seeds=8, progress=False, checkpoints=20
+    )
+
+
+def test_the_interval_covers_the_mean_as_often_as_it_says():
+    """Normal data, n = 40, 400 intervals at 95 %: the count of covering ones is binomial; percentile intervals cover
+    slightly less than nominal, so the band is 95 % - 2 % +- 4 standard deviations of 1.1 %.
+    """
+    samples = np.random.default_rng(0).normal(3.0, 1.0, (400, 40))
+    low, high = bootstrap_mean(samples)
+    assert 0.89 <= ((low <= 3.0) & (high >= 3.0)).mean() <= 0.98
+
+
+def test_the_interval_equals_scipys():
+    from scipy.stats import bootstrap
+
+    values = np.random.default_rng(1).exponential(size=30)
+    theirs = bootstrap((values,), np.mean, method="percentile", n_resamples=20_000, rng=0).confidence_interval
+    low, high = bootstrap_mean(values)
+    assert (low, high) == pytest.approx((theirs.low, theirs.high), rel=0.03)
+
+
+def _with_growth(episodes, exponent, rng):
+    values = 5 * episodes**exponent * rng.lognormal(0, 0.1, (1, 1, 1, 200, 1))
+    dims = ("learner", "instance", "setting", "seed", "episode")
+    data = xr.Dataset({"strong_regret": (dims, values)}, coords={"learner": ["x"], "instance": [0], "setting": ["s"]})
+    return cp.Result(data.assign_coords(seed=np.arange(200), episode=[episodes]).assign_attrs(episodes=episodes))
+
+
+def test_growth_across_runs_finds_a_known_exponent():
+    rng = np.random.default_rng(2)
+    runs = [_with_growth(10**k, 0.7, rng) for k in (4, 6, 5)]
+    fit = runs[0].growth_exponent(*runs[1:])
+    assert fit.exponent.item() == pytest.approx(0.7, abs=0.02)
+    assert fit.low.item() < 0.7 < fit.high.item()
+    assert fit.step_exponent.values.ravel() == pytest.approx([0.7, 0.7], abs=0.03)
+    with pytest.raises(ValueError, match="different numbers of episodes"):
+        runs[0].growth_exponent(runs[0])
+
+
+def test_growth_along_a_run_of_a_fixed_policy_is_linear(result):
+    fit = result.growth_exponent(metric="strong_violation")
+    assert float(fit.exponent.sel(learner="uniform").squeeze()) == pytest.approx(1, abs=1e-4)
+
+
+def test_tables_say_what_the_data_say(result):
+    table = result.summary()
+    mean = float(result.data.strong_regret.sel(learner="uniform").isel(episode=-1).mean())
+    row = next(line for line in table.splitlines() if line.startswith("uniform") and "strong_regret" in line)
+    assert f"{mean:.4g}" in row
+    difference = result.data.strong_regret.isel(episode=-1)
+    difference = float((difference.sel(learner="cpdpo") - difference.sel(learner="uniform")).mean())
+    assert f"{difference:.4g}" in result.compare("cpdpo", "uniform")
+    with pytest.raises(ValueError, match="no learner 'podb'"):
+        result.compare("cpdpo", "podb")
+    with pytest.raises(ValueError, match="monitor=True"):
+        result.monitor_table()
+    with pytest.raises(ValueError, match="no metric 'regret'"):
+        result.metric("regret")
+
+
+def test_the_worst_constraint_is_chosen_by_its_sum(result):
+    expected = result.data.weak_violation.values.max(axis=-1)
+    np.testing.assert_array_equal(result.metric("weak_violation").values, expected)
+
+
+def test_save_and_load_give_the_same(result, tmp_path):
+    result.save(tmp_path / "run.nc")
+    assert cp.Result.load(tmp_path / "run.nc").data.identical(result.data)
+    assert [path.name for path in tmp_path.iterdir()] == ["run.nc"]
+    with pytest.raises(ValueError, match=r"no file '.*none.nc'"):
+        cp.Result.load(tmp_path / "none.nc")
+
+
+def test_csv_has_a_row_per_point_and_constraint(result, tmp_path):
+    result.to_csv(tmp_path / "run.csv")
+    lines = (tmp_path / "run.csv").read_text().splitlines()
+    assert len(lines) == 1 + 2 * 8 * 20 * 2
+    assert "strong_regret" in lines[0]
+
+
+def test_a_failed_write_leaves_the_old_file(result, tmp_path, monkeypatch):
+    result.save(tmp_path / "run.nc")
+    before = (tmp_path / "run.nc").read_bytes()
+    monkeypatch.setattr(xr.Dataset, "to_netcdf", lambda *a, **k: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        result.save(tmp_path / "run.nc")
+    assert (tmp_path / "run.nc").read_bytes() == before
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_figures_have_a_line_per_learner(result):
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    figure = result.plot(title="test")
+    for axis in figure.axes:
+        assert len([line for line in axis.lines if len(line.get_xdata()) > 2]) == 2

@@ -1,0 +1,86 @@
+"""The compiled loop: it lowers for a GPU, hyperparameters do not recompile it, and cutting a run changes no bit."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from cpdpo_jax.kernels.cpu.switch import pure_jax
+from cpdpo_jax.learners import Info, Learner, cpdpo, fixed
+from cpdpo_jax.simulation import compiled_loop
+from tests.support import lanes_for, random_cmdp
+
+
+def lanes(states=3, **changed):
+    cmdp = random_cmdp(3, states, 2, 2, seed=5)
+    return lanes_for(
+        cpdpo.LEARNER, cmdp, episodes=1000, preset="tuned", rho=0.5, dtype=np.float32, n_lanes=32, **changed
+    )
+
+
+@pytest.mark.parametrize("states", [3, 9])  # 9: on a CPU this is where the compiled kernels take over
+def test_the_loop_lowers_for_cuda(states):
+    """Lowering only: there is no GPU here."""
+    given = lanes(states)
+    traced = compiled_loop.advance_compiled.__wrapped__  # pyright: ignore[reportAttributeAccessIssue]
+    loop = partial(traced, cpdpo.LEARNER, "bernoulli")
+    with pure_jax():
+        exported = jax.export.export(jax.jit(loop), platforms=["cuda"])(
+            given, compiled_loop.begin(cpdpo.LEARNER, given), jnp.int32(0), jnp.int32(10)
+        )
+    assert exported.platforms == ("cuda",)
+    assert "cpdpo_jax_" not in exported.mlir_module()
+
+
+def sums_and_sorts(problem, hyper, state, policy, trajectory):
+    """An update with operations that XLA's CPU compiler has no code for inside one function."""
+    mixed = jnp.einsum("lsab,lsab->b", policy, policy) + jnp.sort(trajectory.reward, axis=0).sum(axis=0)
+    return state + mixed, Info(0 * problem.threshold, 0 * trajectory.state[0])
+
+
+def test_a_learner_of_any_operations_runs():
+    """Where the loop can not be one function it runs in pieces."""
+    learner = Learner(
+        name="sums_and_sorts",
+        hyperparameters=fixed.UNIFORM.hyperparameters,
+        init=lambda problem, hyper: jnp.zeros(problem.threshold.shape[1], problem.threshold.dtype),
+        policy=fixed.UNIFORM.policy,
+        update=sums_and_sorts,
+    )
+    given = lanes()._replace(hyper=())
+    run = compiled_loop.advance(learner, "bernoulli", given, compiled_loop.begin(learner, given), 0, 20)
+    assert np.isfinite(run.state).all()
+    assert (np.asarray(run.state) > 0).all()
+
+
+def test_hyperparameters_and_bounds_do_not_recompile():
+    given = lanes()
+    run = compiled_loop.begin(cpdpo.LEARNER, given)
+    run = compiled_loop.advance(cpdpo.LEARNER, "bernoulli", given, run, 0, 10)
+    compiled = compiled_loop.advance_compiled._cache_size()  # pyright: ignore[reportAttributeAccessIssue]
+    other = lanes(learning_rate=0.5, dual_cap=2.0)
+    compiled_loop.advance(cpdpo.LEARNER, "bernoulli", other, compiled_loop.begin(cpdpo.LEARNER, other), 0, 7)
+    assert compiled_loop.advance_compiled._cache_size() == compiled  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_cutting_a_run_changes_no_bit():
+    given = lanes()
+    whole = compiled_loop.advance(cpdpo.LEARNER, "bernoulli", given, compiled_loop.begin(cpdpo.LEARNER, given), 0, 300)
+    parts = compiled_loop.begin(cpdpo.LEARNER, given)
+    for first, last in ((0, 1), (1, 128), (128, 300)):
+        parts = compiled_loop.advance(cpdpo.LEARNER, "bernoulli", given, parts, first, last)
+    for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(parts), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(("layers", "states", "actions"), [(1, 1, 1), (1, 3, 2), (2, 1, 2)])
+def test_the_smallest_shapes_compile_and_run(layers, states, actions):
+    """Empty and unused arrays: the loop as one function would end the process on them."""
+    cmdp = random_cmdp(layers, states, actions, 1, seed=5)
+    given = lanes_for(cpdpo.LEARNER, cmdp, episodes=100, preset="tuned", rho=0.5, dtype=np.float32, n_lanes=32)
+    run = compiled_loop.advance(cpdpo.LEARNER, "bernoulli", given, compiled_loop.begin(cpdpo.LEARNER, given), 0, 5)
+    assert np.isfinite(run.sums.strong).all()
