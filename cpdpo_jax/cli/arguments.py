@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from tyro.conf import Positional, arg, subcommand
+
+from cpdpo_jax.simulation.options import Options
 
 Many = tuple[str, ...]
 
@@ -14,6 +16,16 @@ Many = tuple[str, ...]
 def _flag(metavar: str) -> Any:
     """How a flag that may be left out shows in the help."""
     return arg(metavar=metavar, help_behavior_hint="")
+
+
+OptionFlags: Any = make_dataclass(
+    "OptionFlags",
+    [
+        (one.name, Annotated[str, arg(metavar=one.metadata["shown"], help=one.metadata["means"], help_behavior_hint="")], "")
+        for one in fields(Options)
+    ],
+    frozen=True,
+)  # the options of `simulate`, each a flag; what is not given is left to the file, or to its default
 
 
 @dataclass(frozen=True)
@@ -62,12 +74,7 @@ class Run(Common):
     """tuned, theory, or both"""
     set: Annotated[Many, _flag("NAME=VALUE[,VALUE...]...")] = ()
     """hyperparameters of all learners, a grid if several: learning_rate=x0.5,x1,x2"""
-    key: Annotated[str, _flag("N")] = ""
-    """of the random draws"""
-    rho: Annotated[str, _flag("RHO")] = ""
-    """the Slater margin told to learners: solve, a number, or estimate:N"""
-    horizon: Annotated[str, _flag("WHICH")] = ""
-    """known or doubling"""
+    options: OptionFlags = OptionFlags()  # pyright: ignore[reportInvalidTypeForm]
     out: Annotated[str, _flag("DIR")] = ""
     """run directory (runs/NAME_OF_FILE)"""
     dry_run: Annotated[bool, _flag("")] = False

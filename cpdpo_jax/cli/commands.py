@@ -59,14 +59,10 @@ def _flags(asked: arguments.Run) -> dict[str, Any]:
         table["episodes"] = [_whole("episodes", one) for one in asked.episodes]
     if asked.setting or asked.set:
         table["settings"] = _settings(asked)
-    for name in ("seeds", "key"):
-        if getattr(asked, name):
-            table[name] = _whole(name, getattr(asked, name))
-    if asked.horizon:
-        table["horizon"] = asked.horizon
-    if asked.rho:
-        table["rho"] = configuration.parse_value(asked.rho)
-    return table
+    if asked.seeds:
+        table["seeds"] = _whole("seeds", asked.seeds)
+    given = vars(asked.options).items()
+    return table | {name: configuration.parse_value(text) for name, text in given if text}
 
 
 def _settings(asked: arguments.Run) -> list[Any]:

@@ -45,7 +45,7 @@ class Learner:
     policy(problem, hyper, state) -> [L,S,A,B], a distribution over the allowed actions of each real state
     update(problem, hyper, state, policy, trajectory) -> (state, Info)
 
-    A `host` learner is not compiled: the last three are handed NumPy arrays in float64 of one lane, without the axis B.
+    One with `compiled` False runs on the host: the last three are handed float64 NumPy arrays of one lane, without B.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Learner:
     update: Callable[..., tuple[Any, Info]]
     needs_slater: bool = False  # refuses an instance without a strictly feasible policy
     plays: str | None = None  # a yardstick, not a learner: the policy of the exact `Solution` that it plays
-    host: bool = False  # calls a solver: run by `host`, not by `engine`
+    compiled: bool = True  # False: calls a solver, is not compiled, and runs on the host
 
 
 class NoHyperparameters(NamedTuple):

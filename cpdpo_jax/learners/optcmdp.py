@@ -78,6 +78,6 @@ LEARNER = base.register(
         init=init,
         policy=lambda problem, hyper, state: state.policy,
         update=update,
-        host=True,
+        compiled=False,
     )
 )

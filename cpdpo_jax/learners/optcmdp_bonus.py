@@ -66,6 +66,6 @@ LEARNER = base.register(
         init=init,
         policy=lambda problem, hyper, state: state.policy,
         update=update,
-        host=True,
+        compiled=False,
     )
 )

@@ -44,7 +44,7 @@ class Sums(NamedTuple):
 class LoopState(NamedTuple):
     """What changes along a run; a pytree of arrays, so that it can be stored and taken up again."""
 
-    state: Any  # the learner's
+    learner: Any  # the learner's own state
     sums: Sums
     carry: Sums  # what `sums` lost to rounding
     gaps: Array  # [1+M,B] of the last episode: OPT - V(r), then V(g_i) - alpha_i
@@ -76,8 +76,8 @@ def begin(learner: Learner, lanes: LaneInputs) -> LoopState:
     """Before the first episode. Every leaf has a buffer of its own: `advance` takes them over."""
     n_constraints, n_lanes = lanes.problem.threshold.shape
     dtype = lanes.optimum.dtype
-    run = LoopState(
-        state=learner.init(lanes.problem, lanes.hyper),
+    state = LoopState(
+        learner=learner.init(lanes.problem, lanes.hyper),
         sums=zero_sums(n_constraints, n_lanes, dtype),
         carry=zero_sums(n_constraints, n_lanes, dtype),
         gaps=jnp.zeros((1 + n_constraints, n_lanes), dtype),
@@ -85,7 +85,7 @@ def begin(learner: Learner, lanes: LaneInputs) -> LoopState:
         first_bad=jnp.full(n_lanes, -1, jnp.int32),
         watch=None if lanes.truth is None else monitor.start(n_lanes, dtype),
     )
-    return jax.tree.map(jnp.copy, run)
+    return jax.tree.map(jnp.copy, state)
 
 
 def zero_sums(n_constraints: int, n_lanes: int, dtype) -> Sums:
@@ -94,38 +94,53 @@ def zero_sums(n_constraints: int, n_lanes: int, dtype) -> Sums:
     return Sums(strong=gaps, weak=gaps, multipliers=gaps[1:])
 
 
-def advance(learner: Learner, noise: str, lanes: LaneInputs, run: LoopState, first: Array, last: Array) -> LoopState:
-    """Episodes first..last-1 (counted from 0) of every lane, compiled; `run` is taken over."""
-    return advance_compiled(learner, noise, lanes, run, first, last)[0]
+def episode(learner: Learner, noise: str, lanes: LaneInputs, state: LoopState, t: jax.Array) -> LoopState:
+    """Episode t of every lane: draw its luck, play, evaluate, update, add up."""
+    n_layers, n_constraints = lanes.problem.action_mask.shape[0], lanes.problem.threshold.shape[0]
+    draws = uniforms(lanes.keys, t, (n_layers, 3 + n_constraints)).astype(lanes.optimum.dtype)
+    after, played = play(learner, noise, lanes, state.learner, draws)
+    terms = Sums(strong=jnp.maximum(played.gaps, 0), weak=played.gaps, multipliers=played.info.multipliers)
+    sums, carry = compensated_add(state.sums, state.carry, terms)
+    bad = (state.first_bad < 0) & ~jnp.isfinite(played.gaps[0])
+    watch = None
+    if lanes.truth is not None and state.watch is not None:
+        watch = monitor.observe(state.watch, lanes, lanes.truth, state.learner, after, played)
+    return LoopState(after, sums, carry, played.gaps, played.info, jnp.where(bad, t, state.first_bad), watch)
+
+
+def advance(learner: Learner, noise: str, lanes: LaneInputs, state: LoopState, first: Array, last: Array) -> LoopState:
+    """Episodes first..last-1 (counted from 0) of every lane, compiled; `state` is donated."""
+    return advance_compiled(learner, noise, lanes, state, first, last)[0]
 
 
 @partial(
     jax.jit,
-    static_argnames=("learner", "noise"),
-    donate_argnames="run",
+    static_argnames=("learner", "noise", "stretch"),
+    donate_argnames="state",
     compiler_options={"xla_cpu_prefer_vector_width": 512},  # not 256: a fifth less time on a CPU that has them
 )
 def advance_compiled(
-    learner: Learner, noise: str, lanes: LaneInputs, run: LoopState, first: jax.Array, last: jax.Array
+    learner: Learner,
+    noise: str,
+    lanes: LaneInputs,
+    state: LoopState,
+    first: jax.Array,
+    last: jax.Array,
+    stretch: int = 1,
 ) -> tuple[LoopState, Any]:
-    """`advance`, and what `single_cpu_function` wants returned. Not inside another jit: it has options of its own."""
-    n_layers, n_constraints = lanes.problem.action_mask.shape[0], lanes.problem.threshold.shape[0]
+    """`advance`, and what `single_cpu_function` wants returned. Not inside another jit: it has options of its own.
 
-    def episode(t: jax.Array, run: LoopState) -> LoopState:
-        draws = uniforms(lanes.keys, t, (n_layers, 3 + n_constraints)).astype(lanes.optimum.dtype)
-        state, played = play(learner, noise, lanes, run.state, draws)
-        terms = Sums(strong=jnp.maximum(played.gaps, 0), weak=played.gaps, multipliers=played.info.multipliers)
-        sums, carry = compensated_add(run.sums, run.carry, terms)
-        bad = (run.first_bad < 0) & ~jnp.isfinite(played.gaps[0])
-        watch = None
-        if lanes.truth is not None and run.watch is not None:
-            watch = monitor.observe(run.watch, lanes, lanes.truth, run.state, state, played)
-        return LoopState(state, sums, carry, played.gaps, played.info, jnp.where(bad, t, run.first_bad), watch)
+    The loop is a scan over `stretch` episodes inside a loop over stretches, of which there are as many as asked for:
+    last - first must be a multiple of `stretch`. A CPU wants one episode (the scan then costs nothing and any call
+    length is the same program); an accelerator wants many, because its host waits at every turn of the outer loop.
+    """
 
-    def loop(run: LoopState) -> LoopState:
-        return jax.lax.fori_loop(first, last, episode, run)
+    def scanned(i: jax.Array, state: LoopState) -> LoopState:
+        times = first + i * stretch + jnp.arange(stretch, dtype=jnp.int32)
+        step = lambda state, t: (episode(learner, noise, lanes, state, t), None)  # noqa: E731
+        return jax.lax.scan(step, state, times, unroll=stretch == 1)[0]
 
-    return single_cpu_function(loop, run)
+    return single_cpu_function(lambda state: jax.lax.fori_loop(0, (last - first) // stretch, scanned, state), state)
 
 
 def compensated_add(sums: Any, carry: Any, terms: Any) -> tuple[Any, Any]:

@@ -55,16 +55,16 @@ def empty_curves(n_checkpoints: int, cmdp: CMDP, n_lanes: int) -> BlockCurves:
     )
 
 
-def write(record: BlockCurves, at: int, t: int, run: compiled_loop.LoopState) -> None:
+def write(curves: BlockCurves, at: int, t: int, state: compiled_loop.LoopState) -> None:
     """Put the sums so far at a checkpoint."""
-    exact = jax.tree.map(lambda sums, lost: np.asarray(sums, float) - np.asarray(lost, float), run.sums, run.carry)
-    record.strong[at], record.weak[at], record.multiplier_mean[at] = exact.strong, exact.weak, exact.multipliers / t
-    record.multiplier[at], record.gaps[at], record.epochs[at] = run.info.multipliers, run.gaps, run.info.epochs
-    if run.info.infeasible is not None:
-        record.infeasible[at] = run.info.infeasible
-    if run.watch is not None:
-        record.failures[at], record.slack[at] = run.watch.failures, run.watch.slack
-        record.widths[at] = np.asarray(run.watch.widths, float) - np.asarray(run.watch.widths_carry, float)
+    exact = jax.tree.map(lambda sums, lost: np.asarray(sums, float) - np.asarray(lost, float), state.sums, state.carry)
+    curves.strong[at], curves.weak[at], curves.multiplier_mean[at] = exact.strong, exact.weak, exact.multipliers / t
+    curves.multiplier[at], curves.gaps[at], curves.epochs[at] = state.info.multipliers, state.gaps, state.info.epochs
+    if state.info.infeasible is not None:
+        curves.infeasible[at] = state.info.infeasible
+    if state.watch is not None:
+        curves.failures[at], curves.slack[at] = state.watch.failures, state.watch.slack
+        curves.widths[at] = np.asarray(state.watch.widths, float) - np.asarray(state.watch.widths_carry, float)
 
 
 def check_policy(policy: np.ndarray, mask: np.ndarray, name: str) -> None:

@@ -1,7 +1,7 @@
-"""The loop of `engine` for learners that cannot be compiled because they call a solver: NumPy in float64, lane by lane.
+"""The loop for learners that cannot be compiled because they call a solver: NumPy in float64, lane by lane.
 
 Each lane is played by itself, with arrays that do not know of the others, so that a seed gives the same bits whatever
-it runs beside. Draws are those of `engine`, and so are the structures: lanes trail in what goes in and comes out.
+it runs beside. Draws and structures are those of `compiled_loop`: lanes trail in what goes in and comes out.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def begin(learner: Learner, lanes: LaneInputs) -> LoopState:
     return LoopState(_stacked(states), sums, sums, gaps, Info(gaps[1:], count, count), np.full(n_lanes, -1, np.int32))
 
 
-def advance(learner: Learner, noise: str, lanes: LaneInputs, run: LoopState, first: int, last: int) -> LoopState:
+def advance(learner: Learner, noise: str, lanes: LaneInputs, state: LoopState, first: int, last: int) -> LoopState:
     """Episodes first..last-1 (counted from 0) of every lane; a float64 sum needs no compensation."""
     if first == last:
-        return run
+        return state
     n_lanes = lanes.problem.threshold.shape[1]
-    done = [_advance_lane(learner, noise, lane(lanes, b), lane(run, b), first, last) for b in range(n_lanes)]
+    done = [_advance_lane(learner, noise, lane(lanes, b), lane(state, b), first, last) for b in range(n_lanes)]
     return _stacked(done)
 
 
@@ -93,28 +93,32 @@ def _compiled_sample() -> Any:
     return jax.jit(sample, static_argnums=3)
 
 
-def _advance_lane(learner: Learner, noise: str, lanes: LaneInputs, run: LoopState, first: int, last: int) -> LoopState:
+def _advance_lane(
+    learner: Learner, noise: str, lanes: LaneInputs, state: LoopState, first: int, last: int
+) -> LoopState:
     """`advance` for one lane."""
-    model, problem, state, info = lanes.model, lanes.problem, run.state, run.info
+    model, problem, learned, info = lanes.model, lanes.problem, state.learner, state.info
     shape = (problem.action_mask.shape[0], 3 + len(problem.threshold))
-    strong, weak, multipliers = (np.asarray(one, float) - lost for one, lost in zip(run.sums, run.carry, strict=True))
-    first_bad, gaps, evaluated = run.first_bad, run.gaps, None
+    strong, weak, multipliers = (
+        np.asarray(one, float) - lost for one, lost in zip(state.sums, state.carry, strict=True)
+    )
+    first_bad, gaps, evaluated = state.first_bad, state.gaps, None
     for t in range(first, last):
         if (t - first) % DRAWN == 0:
             draws = uniforms(lanes.keys, t, min(t + DRAWN, last), shape)
-        policy = learner.policy(problem, lanes.hyper, state)
+        policy = learner.policy(problem, lanes.hyper, learned)
         trajectory = rollout(model, policy, draws[(t - first) % DRAWN], noise)
         if policy is not evaluated:
             values, evaluated = evaluate(model.transition, policy, model.payoff), policy
             gaps = np.append(lanes.optimum - values[0], values[1:] - problem.threshold)
-        state, info = learner.update(problem, lanes.hyper, state, policy, trajectory)
+        learned, info = learner.update(problem, lanes.hyper, learned, policy, trajectory)
         strong, weak, multipliers = strong + np.maximum(gaps, 0), weak + gaps, multipliers + info.multipliers
         if first_bad < 0 and not np.isfinite(gaps[0]):
             first_bad = np.array(t, np.int32)
     none = np.zeros((), np.int32)
     info = info if info.infeasible is not None else info._replace(infeasible=none)
     sums = Sums(strong, weak, multipliers)
-    return LoopState(state, sums, jax.tree.map(np.zeros_like, sums), gaps, info, first_bad)
+    return LoopState(learned, sums, jax.tree.map(np.zeros_like, sums), gaps, info, first_bad)
 
 
 def _stacked(trees: list[Any]) -> Any:

@@ -18,12 +18,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cpdpo_jax.common.types import Array
+from cpdpo_jax.common.types import CMDP, Array
+from cpdpo_jax.exact.lp import evaluate
+from cpdpo_jax.exact.optimum import Solution
 from cpdpo_jax.kernels.loops import fold
 from cpdpo_jax.kernels.occupancy import occupancy_bounds_in_box
 from cpdpo_jax.kernels.values import policy_value
 from cpdpo_jax.kernels.widths import hoeffding_width
-from cpdpo_jax.learners import podb
+from cpdpo_jax.learners import cpdpo, podb
+from cpdpo_jax.learners.base import Learner
 
 EVENTS = ("reward", "cost", "transition", "occupancy", "lagrangian", "lagrangian_cor")
 TOLERANCE = 1e-5  # float32 rounding of the two sides of an inequality of order 1
@@ -43,6 +46,17 @@ class Watch(NamedTuple):
     slack: jax.Array  # [6,B] the least margin by which it held (negative: failed)
     widths: jax.Array  # [2,B] sum over all episodes of V(phi_t) and V(xi_t)
     widths_carry: jax.Array  # [2,B] what that sum lost to rounding
+
+
+def truth(learner: Learner, cmdp: CMDP, solution: Solution) -> Truth:
+    """What is to be known of the optimum to watch a learner, [instances]."""
+    if learner is not cpdpo.LEARNER:
+        raise ValueError(f"monitor = True watches CPD-PO's analysis; leave it off for learner {learner.name!r}.")
+    cost = [
+        evaluate(cmdp.transition[..., b], solution.policy[..., b], cmdp.cost[..., b])
+        for b in range(cmdp.batch_shape[0])
+    ]
+    return Truth(slater_margin=np.asarray(solution.slater_margin), optimum_cost=np.stack(cost, axis=-1))
 
 
 def start(n_lanes: int, dtype) -> Watch:

@@ -21,36 +21,41 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from difflib import get_close_matches
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
+
+from cpdpo_jax.common.words import did_you_mean
+from cpdpo_jax.simulation.options import OPTION_NAMES, Options
 
 WIDTH = 32  # seeds of a block, which is what one core runs, stores and resumes
 
 
 @dataclass(frozen=True)
 class Config:
-    """Learners x environments x settings x seeds x T. The fields after `settings` mean what they do in `simulate`."""
+    """Learners x environments x settings x seeds x T, and the options of `simulate`, which are keys of the file too."""
 
     learners: list[str]
     environments: list[dict[str, Any]]  # a name and its parameters each
     episodes: list[int]
     seeds: int | list[int]
     settings: Any = "tuned"
-    key: int = 0
-    checkpoints: Any = "log"
-    rho: Any = "solve"
-    delta: float = 0.05
-    horizon: str = "known"
-    monitor: bool = False
-    dtype: str = "float32"
+    options: Options = field(default_factory=Options)
     block: int = WIDTH
+
+    def table(self) -> dict[str, Any]:
+        """Every key of the file with its value, defaults too."""
+        values = asdict(self)
+        block, options = values.pop("block"), values.pop("options")
+        return values | options | {"block": block}
 
     @property
     def digest(self) -> str:
         """Equal for equal configurations."""
-        return digest(asdict(self))
+        return digest(self.table())
+
+
+KEYS = (*(entry.name for entry in fields(Config) if entry.name not in ("options", "block")), *OPTION_NAMES, "block")
 
 
 def digest(content: Any) -> str:
@@ -70,11 +75,9 @@ def read(path: Path) -> dict[str, Any]:
 
 def build(table: Mapping[str, Any], source: str = "the command line") -> Config:
     """Check names and kinds; what the values mean is checked when the run is expanded into blocks."""
-    known = [field.name for field in fields(Config)]
     for name in table:
-        if name not in known:
-            near = get_close_matches(name, known, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]}?" if near else f"the keys are {', '.join(known)}."
+        if name not in KEYS:
+            hint = did_you_mean(name, KEYS, most=1) or f"the keys are {', '.join(KEYS)}."
             raise ValueError(f"{source} has the key {name!r}, which is not known; {hint}")
     for name in ("learners", "environments", "episodes", "seeds"):
         if name not in table:
@@ -94,12 +97,10 @@ def build(table: Mapping[str, Any], source: str = "the command line") -> Config:
     if isinstance(by_learner, dict) and set(by_learner) & set(values["learners"]):
         for name in set(by_learner) - set(values["learners"]):
             raise ValueError(f"settings are given for {name!r}, which is not among the learners.")
-    for name, kind in (("key", int), ("delta", float), ("horizon", str), ("dtype", str), ("monitor", bool)):
-        if name in values:
-            values[name] = _one(name, values[name], kind)
     if "block" in values and (_one("block", values["block"], int) < 1 or values["block"] % WIDTH):
         raise ValueError(f"block = {values['block']!r} is not a multiple of {WIDTH}.")
-    return Config(**values)
+    options = Options.made_of({name: values.pop(name) for name in OPTION_NAMES if name in values})
+    return Config(**values, options=options)
 
 
 def parse_environment(text: str) -> dict[str, Any]:
@@ -130,7 +131,7 @@ def show_environment(table: Mapping[str, Any]) -> str:
 
 def write(config: Config) -> str:
     """TOML with every key, defaults too: the same run again, whatever the defaults become."""
-    values = asdict(config)
+    values = config.table()
     environments = values.pop("environments")
     lines = ["# Written by cpdpo; run it again with: cpdpo run FILE --out NEW_DIRECTORY"]
     lines += [f"{name} = {_toml(value)}" for name, value in values.items()]

@@ -13,11 +13,11 @@ import xarray as xr
 
 from cpdpo_jax.results.result import METRICS, Result
 from cpdpo_jax.results.statistics import bootstrap_mean, format_table
+from cpdpo_jax.simulation.options import OPTION_NAMES
 from cpdpo_jax.sweeps.config import show_environment
 from cpdpo_jax.sweeps.store import Store
 
 GROWING = ("learner", "instance", "setting", "seed")  # dimensions along which blocks lie side by side
-SHARED = ("key", "checkpoints", "rho", "delta", "horizon", "monitor", "dtype")
 
 
 class Table(NamedTuple):
@@ -35,12 +35,12 @@ def load_runs(stores: Iterable[Store]) -> list[Table]:
     for store in stores:
         for key, block in store.blocks.items():
             if store.is_done(key):
-                shared = json.dumps({name: block[name] for name in SHARED})
+                shared = json.dumps({name: block[name] for name in OPTION_NAMES})
                 at = (show_environment(block["environment"]), block["episodes"], shared)
                 part = _read(store.result_path(key), seen.get((*at, block["learner"])))
                 seen.setdefault((*at, block["learner"]), part)
                 groups.setdefault(at, []).append(part)
-    differing = [name for name in SHARED if len({json.dumps(json.loads(at[2])[name]) for at in groups}) > 1]
+    differing = [name for name in OPTION_NAMES if len({json.dumps(json.loads(at[2])[name]) for at in groups}) > 1]
     tables = []
     for (environment, episodes, shared), parts in groups.items():
         more = "".join(f" ({name} {json.loads(shared)[name]})" for name in differing)

@@ -9,9 +9,7 @@ import subprocess
 from importlib import metadata
 from pathlib import Path
 
-import cpdpo_jax
-
-HOME = Path(cpdpo_jax.__file__).parent
+HOME = Path(__file__).parents[1]
 COMPUTING = ("common", "kernels", "exact", "envs", "learners", "simulation")  # rooms that decide what a result is
 
 
@@ -26,7 +24,7 @@ def versions() -> dict[str, str]:
     for path in sorted(path for room in COMPUTING for path in (HOME / room).rglob("*.py")):
         code.update(path.read_bytes())
     here = {name: metadata.version(name) for name in ("jax", "jaxlib", "numpy", "highspy")}
-    return {"cpdpo_jax": cpdpo_jax.__version__, "code": code.hexdigest()[:12], **here}
+    return {"cpdpo_jax": metadata.version("cpdpo_jax"), "code": code.hexdigest()[:12], **here}
 
 
 def git_revision() -> str | None:

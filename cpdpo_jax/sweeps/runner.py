@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import functools
 import json
-import threading
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
-from tqdm.auto import tqdm
 
-from cpdpo_jax.results.result import assemble
-from cpdpo_jax.simulation.blocks import KEEP_SECONDS, advance, begin, compile_block, make_lanes, run_block
-from cpdpo_jax.simulation.simulate import cores, use_compilation_cache
+from cpdpo_jax.common.machine import cores
+from cpdpo_jax.simulation.assemble import assemble
+from cpdpo_jax.simulation.blocks import KEEP_SECONDS, advance, begin, compile_block, run_block
+from cpdpo_jax.simulation.lanes import lane_inputs
+from cpdpo_jax.simulation.workers import Job, run_jobs, use_compilation_cache
 from cpdpo_jax.sweeps.config import show_environment
 from cpdpo_jax.sweeps.specification import BlockSpec, build_block, description, kind
 from cpdpo_jax.sweeps.store import Store
@@ -33,20 +32,20 @@ def run_one(
     every: float = KEEP_SECONDS,
 ) -> bool:
     """Run a block from where its snapshot stands, or from the start, and store it; False if it was stopped."""
-    plan, work, lane = build_block(block)
+    whole_plan, plan, lane = build_block(block)
     start = store.snapshot(key)
     if start is not None:
         progress(start.episode * len(block["seeds"]))
     started = time.perf_counter()
-    record = run_block(
-        work, lane, lambda n: progress(n * len(block["seeds"])), stop,
+    curves = run_block(
+        plan, lane, lambda n: progress(n * len(block["seeds"])), stop,
         start=start, keep=functools.partial(store.keep, key), every=every,
     )  # fmt: skip
-    if int(record.done) < block["episodes"] and not (record.first_bad > 0).any():
+    if int(curves.done) < block["episodes"] and not (curves.first_bad > 0).any():
         return False
     seconds = time.perf_counter() - started
-    one = jax.tree.map(lambda leaf: np.asarray(leaf)[..., [block["instance"]]], plan.solution)
-    result = assemble([work], [[(lane, record)]], np.asarray(block["seeds"]), one, plan.asked, seconds, False)
+    one = jax.tree.map(lambda leaf: np.asarray(leaf)[..., [block["instance"]]], whole_plan.solution)
+    result = assemble([plan], [(0, lane, curves)], np.asarray(block["seeds"]), one, whole_plan.asked, seconds, False)
     label = show_environment(block["environment"])
     about = description(json.dumps(block["environment"]), block["instance"])
     result.data.attrs.update(
@@ -69,47 +68,20 @@ def run_all(
     An error in one block (a full disk, say) stops the others at their next snapshot, and is raised.
     """
     use_compilation_cache()
-    todo = {key: block for key, block in blocks.items() if not store.is_done(key)}
-    devices = jax.local_devices()
-    if workers is None:
-        workers = len(devices) if devices[0].platform != "cpu" else cores()
-    total = sum(block["episodes"] * len(block["seeds"]) for block in todo.values())
-    stop, begun, lock = threading.Event(), threading.Event(), threading.Lock()
-    bar = tqdm(total=total, unit=" episodes", unit_scale=True, disable=True if quiet else None, smoothing=0.1)
-    with bar, ThreadPoolExecutor(workers) as pool:
+    jobs = [_job(store, key, block, every) for key, block in blocks.items() if not store.is_done(key)]
+    _, interrupted = run_jobs(jobs, workers=workers, progress=not quiet)
+    return not interrupted
 
-        def advanced(n: int) -> None:
-            begun.set()
-            with lock:
-                bar.update(n)
 
-        def one(key: str, block: BlockSpec, device: Any) -> bool:
-            with jax.default_device(device):
-                return not stop.is_set() and run_one(store, key, block, advanced, stop.is_set, every)
-
-        futures = []
-        try:
-            for i, (key, block) in enumerate(todo.items()):
-                if any(future.done() and future.exception() for future in futures):
-                    break
-                name = f"{block['learner']} on {block['environment']['name']}"
-                bar.set_description(f"{name}: compiling" if kind(block) not in _COMPILED else name)
-                with jax.default_device(devices[0]):  # as the blocks run: another context is another compilation
-                    _compile(block)
-                bar.set_description(name)
-                futures.append(pool.submit(one, key, block, devices[i % len(devices)]))
-                begun.wait(1)  # tracing the next program would hold up the first block
-            wait(futures, return_when=FIRST_EXCEPTION)
-        except KeyboardInterrupt:
-            stop.set()
-        finally:
-            failed = [future for future in futures if future.done() and future.exception()]
-            if failed:
-                stop.set()
-        wait(futures)
-    for future in futures:
-        future.result()
-    return not stop.is_set()
+def _job(store: Store, key: str, block: BlockSpec, every: float) -> Job:
+    """A block for the workers."""
+    return Job(
+        label=f"{block['learner']} on {block['environment']['name']}",
+        program=kind(block),
+        work=block["episodes"] * len(block["seeds"]),
+        compile=lambda: _compile(block),
+        run=lambda advanced, stop: run_one(store, key, block, advanced, stop, every),
+    )
 
 
 class Probe(NamedTuple):
@@ -129,30 +101,30 @@ def probe(blocks: Iterable[BlockSpec]) -> Probe:
     seen: dict[str, float] = {}
     compiling = running = size = 0.0
     for block in blocks:
-        of = kind(block)
-        if of not in seen:
+        program = kind(block)
+        if program not in seen:
             started = time.perf_counter()
             _compile(block)
             compiling += time.perf_counter() - started
-            seen[of] = _seconds_per_episode(block)
+            seen[program] = _seconds_per_episode(block)
             name = f"{block['learner']} on {show_environment(block['environment'])}"
-            rates[name] = 1e6 * seen[of] / len(build_block(block)[2].seed)
-        running += seen[of] * block["episodes"]
-        _, work, lane = build_block(block)
-        m = work.cmdp.n_constraints
-        size += 60_000 + 8 * len(lane.seed) * (len(work.checkpoints) * (4 + 5 * m) + work.cmdp.reward.size)
+            rates[name] = 1e6 * seen[program] / len(build_block(block)[2].seed)
+        running += seen[program] * block["episodes"]
+        _, plan, lane = build_block(block)
+        m = plan.cmdp.n_constraints
+        size += 60_000 + 8 * len(lane.seed) * (len(plan.checkpoints) * (4 + 5 * m) + plan.cmdp.reward.size)
     return Probe(len(seen), compiling, running / cores(), size / 1e6, rates)
 
 
 def _seconds_per_episode(block: BlockSpec) -> float:
     """Of the whole block on one core, by doubling the number of episodes until the time can be read."""
-    _, work, lane = build_block(block)
-    phase = work.phases[-1]
-    lanes = make_lanes(work, lane, phase, np.asarray(work.problem.slater_margin)[lane.instance])
-    run, n = begin(phase.learner, lanes), 16
+    _, plan, lane = build_block(block)
+    phase = plan.phases[-1]
+    lanes = lane_inputs(plan, lane, phase, np.asarray(plan.problem.slater_margin)[lane.instance])
+    state, n = begin(phase.learner, lanes), 16
     while True:
         started = time.perf_counter()
-        run = jax.block_until_ready(advance(phase.learner, work.cmdp.noise, lanes, run, 0, n))
+        state = jax.block_until_ready(advance(phase.learner, plan.cmdp.noise, lanes, state, 0, n))
         spent = time.perf_counter() - started
         if spent > PROBE_SECONDS or n >= block["episodes"]:
             return spent / n
@@ -164,6 +136,6 @@ _COMPILED: set[str] = set()
 
 def _compile(block: BlockSpec) -> None:
     if kind(block) not in _COMPILED:
-        _, work, lane = build_block(block)
-        compile_block(work, lane)
+        _, plan, lane = build_block(block)
+        compile_block(plan, lane)
         _COMPILED.add(kind(block))

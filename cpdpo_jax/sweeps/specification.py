@@ -22,31 +22,31 @@ from cpdpo_jax.envs.build import unstack
 from cpdpo_jax.exact import optimum
 from cpdpo_jax.learners import settings
 from cpdpo_jax.simulation import inputs
-from cpdpo_jax.simulation.blocks import HOST_LANES, LaneIndex, LearnerPlan, select_instance
-from cpdpo_jax.simulation.simulate import SimulationPlan, prepare
+from cpdpo_jax.simulation.lanes import HOST_LANES, LaneIndex, padded
+from cpdpo_jax.simulation.options import OPTION_NAMES, Options
+from cpdpo_jax.simulation.plan import LearnerPlan, SimulationPlan, prepare, select_instance
 from cpdpo_jax.sweeps.config import Config, digest, show_environment
 
 BlockSpec = dict[str, Any]
-SHARED = ("key", "checkpoints", "rho", "delta", "horizon", "monitor", "dtype")  # as `prepare` takes them
 
 
 def expand(config: Config) -> dict[str, BlockSpec]:
     """All blocks of a run by key, everything checked: an error here means that nothing has been written."""
     seeds = inputs.seeds(config.seeds).tolist()
     blocks: dict[str, BlockSpec] = {}
-    shared = {name: value for name, value in asdict(config).items() if name in SHARED}
+    options = asdict(config.options)
     for episodes in config.episodes:
         for environment in map(_with_digest, config.environments):
             cmdp = _environment(json.dumps(environment))
             for learner in config.learners:
                 for setting in _settings(config, learner):
                     kind = {"learner": learner, "environment": environment, "setting": setting, "episodes": episodes}
-                    width = HOST_LANES if _plan(json.dumps(kind | shared)).works[0].on_host else config.block
+                    width = HOST_LANES if _plan(json.dumps(kind | options)).learners[0].on_host else config.block
                     for instance in range(cmdp.batch_shape[0]):
                         for first in range(0, len(seeds), width):
                             block = {
                                 **kind,
-                                **shared,
+                                **options,
                                 "instance": instance,
                                 "width": width,
                                 "seeds": seeds[first : first + width],
@@ -56,14 +56,13 @@ def expand(config: Config) -> dict[str, BlockSpec]:
 
 
 def build_block(block: BlockSpec) -> tuple[SimulationPlan, LearnerPlan, LaneIndex]:
-    """The work and the lanes of a block, from its description alone."""
-    plan = _plan(json.dumps({name: block[name] for name in ("learner", "environment", "setting", "episodes", *SHARED)}))
+    """The plan and the lanes of a block, from its description alone."""
+    asked = ("learner", "environment", "setting", "episodes", *OPTION_NAMES)
+    plan = _plan(json.dumps({name: block[name] for name in asked}))
     seeds = np.asarray(block["seeds"])
-    width = len(seeds) if plan.works[0].on_host else block["width"]
-    at = np.minimum(np.arange(width), len(seeds) - 1)  # padded with the last seed
-    nothing = np.zeros(width, int)
-    lane = LaneIndex(instance=nothing, setting=nothing, seed=seeds[at], real=np.arange(width) < len(seeds))
-    return plan, select_instance(plan.works[0], block["instance"], 0), lane
+    nothing = np.zeros(len(seeds), int)
+    width = len(seeds) if plan.learners[0].on_host else block["width"]
+    return plan, select_instance(plan.learners[0], block["instance"], 0), padded(nothing, nothing, seeds, width)
 
 
 def kind(block: BlockSpec) -> str:
@@ -86,8 +85,11 @@ def _plan(text: str) -> SimulationPlan:
     environment = json.dumps(block["environment"])
     cmdp, solution = _environment(environment), _solution(environment)
     preset, values = block["setting"]["preset"], block["setting"]["values"]
-    rest = {name: block[name] for name in (*SHARED, "episodes")}
-    return prepare(block["learner"], cmdp, seeds=1, hparams={"preset": preset, **values}, solution=solution, **rest)
+    options = Options.made_of({name: block[name] for name in OPTION_NAMES})
+    hparams = {"preset": preset, **values}
+    return prepare(
+        block["learner"], cmdp, episodes=block["episodes"], seeds=1, hparams=hparams, options=options, solution=solution
+    )
 
 
 @functools.cache

@@ -174,8 +174,8 @@ class Store:
     def keep(self, key: str, snapshot: Snapshot) -> None:
         """Store how far a block has come."""
         arrays = {"episode": snapshot.episode, "believed": snapshot.believed}
-        arrays |= {f"record_{name}": value for name, value in snapshot.record._asdict().items()}
-        arrays |= {f"run_{i:04d}": leaf for i, leaf in enumerate(snapshot.run)}
+        arrays |= {f"record_{name}": value for name, value in snapshot.curves._asdict().items()}
+        arrays |= {f"run_{i:04d}": leaf for i, leaf in enumerate(snapshot.state)}
         import numpy as np
 
         buffer = io.BytesIO()
@@ -194,9 +194,9 @@ class Store:
                 arrays = dict(file)
         except (FileNotFoundError, zipfile.BadZipFile):
             return None
-        run = [arrays[name] for name in sorted(arrays) if name.startswith("run_")]
-        record = BlockCurves(**{name: arrays[f"record_{name}"] for name in BlockCurves._fields})
-        return Snapshot(int(arrays["episode"]), arrays["believed"], record, run)
+        state = [arrays[name] for name in sorted(arrays) if name.startswith("run_")]
+        curves = BlockCurves(**{name: arrays[f"record_{name}"] for name in BlockCurves._fields})
+        return Snapshot(int(arrays["episode"]), arrays["believed"], curves, state)
 
     def episodes_done(self, key: str) -> int:
         """How many episodes the snapshot of an unfinished block has."""

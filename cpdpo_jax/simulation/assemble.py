@@ -1,0 +1,145 @@
+"""From the curves of blocks to one labelled data set."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Iterable, Sequence
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from cpdpo_jax.exact.optimum import Solution
+from cpdpo_jax.learners import settings
+from cpdpo_jax.results.result import Result
+from cpdpo_jax.simulation import monitor
+from cpdpo_jax.simulation.curves import BlockCurves, empty_curves
+from cpdpo_jax.simulation.lanes import LaneIndex
+from cpdpo_jax.simulation.plan import LearnerPlan
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+LANE_DIMS = ("instance", "setting", "seed")
+
+Pieces = Iterable[tuple[int, LaneIndex, BlockCurves]]  # of blocks: the learner's position, its lanes, what they tell
+
+
+def assemble(
+    plans: list[LearnerPlan],
+    pieces: Pieces,
+    seeds: np.ndarray,
+    solution: Solution,
+    asked: dict[str, Any],
+    seconds: float,
+    interrupted: bool,
+) -> Result:
+    """Put the blocks' curves into one labelled data set, NaN where there are none; `asked` goes into its attributes."""
+    import xarray as xr  # not above: it takes half a second, which a run can have while it computes
+
+    cmdp, points = plans[0].cmdp, plans[0].checkpoints
+    labels = list(dict.fromkeys(setting.label for plan in plans for setting in plan.settings))
+    m = cmdp.n_constraints
+    lead = (len(plans), cmdp.batch_shape[0], len(labels), len(seeds))
+    like = empty_curves(len(points), cmdp, 1)
+    full = {name: np.full(lead + array.shape[:-1], np.nan) for name, array in like._asdict().items() if name != "done"}
+    position = {int(seed): i for i, seed in enumerate(seeds)}
+    for p, lane, curves in pieces:
+        label_position = np.array([labels.index(setting.label) for setting in plans[p].settings])
+        real = lane.real
+        seed_position = [position[int(seed)] for seed in lane.seed[real]]
+        at = (p, lane.instance[real], label_position[lane.setting[real]], seed_position)
+        for name, array in full.items():
+            array[at] = np.moveaxis(getattr(curves, name)[..., real], -1, 0)
+    curve = ("learner", *LANE_DIMS, "episode")
+    per_constraint = (*curve, "constraint")
+    unit = {"units": "reward per episode, summed over episodes"}
+    data = xr.Dataset(
+        {
+            "strong_regret": (curve, full["strong"][..., 0], unit),
+            "weak_regret": (curve, full["weak"][..., 0], unit),
+            "strong_violation": (per_constraint, full["strong"][..., 1:], {"units": "cost per episode, summed"}),
+            "weak_violation": (per_constraint, full["weak"][..., 1:], {"units": "cost per episode, summed"}),
+            "regret_gap": (curve, full["gaps"][..., 0], {"units": "reward", "long_name": "OPT - V(r), last iterate"}),
+            "violation_gap": (per_constraint, full["gaps"][..., 1:], {"units": "cost", "long_name": "V(g) - alpha"}),
+            "multiplier": (per_constraint, full["multiplier"], {"units": "reward per cost"}),
+            "multiplier_mean": (per_constraint, full["multiplier_mean"], {"units": "reward per cost"}),
+            "epochs": (curve, full["epochs"], {"units": "confidence sets, or LPs solved"}),
+            "infeasible": (curve, full["infeasible"], {"units": "LPs without a solution; NaN: solves none"}),
+            "final_policy": (("learner", *LANE_DIMS, "layer", "state", "action"), full["policy"]),
+            "believed_slater_margin": (("learner", *LANE_DIMS), full["slater_margin"], {"units": "cost"}),
+            "first_non_finite": (("learner", *LANE_DIMS), full["first_bad"], {"units": "episode, 0 for none"}),
+            "optimum": ("instance", solution.value, {"units": "reward per episode"}),
+            "slater_margin": ("instance", solution.slater_margin, {"units": "cost per episode"}),
+            "optimal_multipliers": (("constraint", "instance"), solution.multipliers),
+            "threshold": (("constraint", "instance"), np.asarray(cmdp.threshold)),
+            "reward_scale": ("instance", np.broadcast_to(cmdp.units.reward_scale, lead[1:2])),
+            "reward_offset": ("instance", np.broadcast_to(cmdp.units.reward_offset, lead[1:2])),
+            "cost_scale": (("constraint", "instance"), np.broadcast_to(cmdp.units.cost_scale, (m, lead[1]))),
+            "cost_offset": (("constraint", "instance"), np.broadcast_to(cmdp.units.cost_offset, (m, lead[1]))),
+        },
+        coords={
+            "learner": [plan.learner.name for plan in plans],
+            "instance": plans[0].first_instance + np.arange(lead[1]),
+            "instance_name": ("instance", list(cmdp.names)),
+            "setting": labels,
+            "seed": seeds,
+            "episode": ("episode", points, {"units": "episodes"}),
+            "constraint": np.arange(m),
+        },
+    )
+    for name, values in _hyperparameters(plans, labels).items():
+        data[f"hyper_{name}"] = (("learner", "instance", "setting"), values)
+    if any(plan.truth is not None for plan in plans):
+        data = _with_monitor(data, plans, full, curve)
+    data.attrs.update(
+        asked,
+        key=str(plans[0].key),
+        dtype=str(plans[0].dtype),
+        noise=cmdp.noise,
+        layers=cmdp.n_layers,
+        states=cmdp.n_states,
+        actions=cmdp.n_actions,
+        real_states=str(np.asarray(cmdp.real_states).tolist()),
+        real_actions=str(np.asarray(cmdp.real_actions).tolist()),
+        interrupted=int(interrupted),
+        seconds=seconds,
+        versions=json.dumps(
+            {"cpdpo_jax": metadata.version("cpdpo_jax"), "jax": jax.__version__, "numpy": np.__version__,
+             "python": platform.python_version()}
+        ),
+        device=str(jax.devices()[0]),
+    )  # fmt: skip
+    return Result(data)
+
+
+def _hyperparameters(plans: list[LearnerPlan], labels: list[str]) -> dict[str, np.ndarray]:
+    """Every hyperparameter of every learner, [learner, instance, setting]; NaN where a learner has none such."""
+    shape = (len(plans), plans[0].cmdp.batch_shape[0], len(labels))
+    values: dict[str, np.ndarray] = {}
+    for p, plan in enumerate(plans):
+        for setting in plan.settings:
+            hyper = settings.resolve(setting, plan.learner, plan.problem)
+            for name, value in hyper._asdict().items():
+                table = values.setdefault(name, np.full(shape, np.nan))
+                table[p, :, labels.index(setting.label)] = value
+    return values
+
+
+def _with_monitor(
+    data: xr.Dataset, plans: list[LearnerPlan], full: dict[str, np.ndarray], curve: Sequence[str]
+) -> xr.Dataset:
+    """Add what the monitor saw and the bounds to hold against it."""
+    problem, m = plans[0].problem, plans[0].cmdp.n_constraints
+    bounds = [monitor.concentration_bounds(problem, m, t) for t in plans[0].checkpoints]
+    regret, violation = monitor.order_terms(problem, m)
+    return data.assign(
+        failures=((*curve, "event"), full["failures"], {"units": "episodes"}),
+        slack=((*curve, "event"), full["slack"]),
+        width_sum=((*curve, "kind"), full["widths"]),
+        width_bound=(("episode", "kind", "instance"), np.asarray(bounds)),
+        regret_order_term=("instance", regret, {"long_name": "Theorem 1, constant 1, logarithms dropped"}),
+        violation_order_term=("instance", violation, {"long_name": "Theorem 2, constant 1, logarithms dropped"}),
+    ).assign_coords(event=list(monitor.EVENTS), kind=["reward", "cost"])

@@ -1,0 +1,130 @@
+"""Lanes: the (instance, setting, seed) of each run in a block, how a plan is cut into blocks, and their arrays.
+
+Results do not depend on how lanes are cut: draws are a function of the lane alone, and every block is padded to a
+multiple of `LANE_MULTIPLE`, so that each lane is computed by vector code. Learners that run on the host have narrow
+blocks without padding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES
+from cpdpo_jax.learners import settings
+from cpdpo_jax.learners.fixed import KnownPolicy
+from cpdpo_jax.simulation import randomness
+from cpdpo_jax.simulation.compiled_loop import LaneInputs
+from cpdpo_jax.simulation.plan import LearnerPlan, Phase
+from cpdpo_jax.simulation.rollout import make_model
+
+LANE_MULTIPLE = 32  # narrower blocks are unrolled by the compiler, and then rounded otherwise
+HOST_LANES = 4  # most lanes of a block that runs on the host: small, so that the cores end together
+CACHE_BYTES = 3 * 2**18  # of a block's counts and confidence sets on a CPU core: what stays in the cache
+DEVICE_LANES = 4096  # lanes of a block on an accelerator
+
+
+class LaneIndex(NamedTuple):
+    """Which run each lane of a block is, [B] each."""
+
+    instance: np.ndarray
+    setting: np.ndarray  # position
+    seed: np.ndarray  # the seed's number
+    real: np.ndarray  # bool, False for padding
+
+    @property
+    def count(self) -> int:
+        """How many lanes are real: padding does not count."""
+        return int(self.real.sum())
+
+
+def padded(instance: np.ndarray, setting: np.ndarray, seed: np.ndarray, width: int) -> LaneIndex:
+    """A block of `width` lanes, those that are missing repeat the last one."""
+    real = np.arange(width) < len(seed)
+    lane = np.minimum(np.arange(width), len(seed) - 1)
+    return LaneIndex(instance[lane], setting[lane], seed[lane], real)
+
+
+def cut(plan: LearnerPlan, seeds: np.ndarray, block: int | None, workers: int, platform: str) -> list[LaneIndex]:
+    """All lanes of a learner, instance by instance, in blocks of one width, padded with their last lane.
+
+    Blocks on the host are narrow, and none is padded. Where padding costs little, few lanes go to all workers.
+    """
+    shape = (plan.cmdp.batch_shape[0], len(plan.settings), len(seeds))
+    instance, setting, position = (index.ravel() for index in np.indices(shape))
+    seed, count = seeds[position], len(position)
+    width, share = _width(plan, count, block, workers, platform)
+    blocks = []
+    for first in range(0, count, share):
+        lanes = slice(first, min(first + share, count))
+        block_width = lanes.stop - lanes.start if plan.on_host else width
+        blocks.append(padded(instance[lanes], setting[lanes], seed[lanes], block_width))
+    return blocks
+
+
+def _width(plan: LearnerPlan, count: int, block: int | None, workers: int, platform: str) -> tuple[int, int]:
+    """The lanes of a block, and how many of them are to be real."""
+    if plan.on_host:
+        width = block or min(HOST_LANES, math.ceil(count / workers))
+        return width, width
+    wanted, multiple = block, LANE_MULTIPLE
+    if wanted is None:
+        n_layers, n_states, n_actions = plan.cmdp.reward.shape[:3]
+        bytes_per_lane = 16 * n_layers * n_states * n_actions * (n_states + 4)
+        fits = CACHE_BYTES // bytes_per_lane if platform == "cpu" else DEVICE_LANES
+        wanted = min(fits, math.ceil(count / workers))
+        multiple = 2 * LANE_MULTIPLE if wanted >= 2 * LANE_MULTIPLE else LANE_MULTIPLE  # whole rounds of vector code
+        wanted = wanted // multiple * multiple
+    width = max(1, math.ceil(wanted / multiple)) * multiple
+    if block is None and platform == "cpu" and plan.cmdp.n_states > MAX_UNROLLED_STATES:  # see `kernels.cpu`
+        return width, min(width, math.ceil(count / workers))
+    return width, width
+
+
+def total(blocks: Sequence[LaneIndex]) -> int:
+    """How many real lanes some blocks have."""
+    return sum(block.count for block in blocks)
+
+
+def lane_inputs(plan: LearnerPlan, lane: LaneIndex, phase: Phase, slater_margin: np.ndarray) -> LaneInputs:
+    """The device arrays of a block in a phase; `slater_margin` [B] is the learner's belief.
+
+    For a learner that runs on the host NumPy arrays in float64, whatever the run's type.
+    """
+    if not phase.learner.compiled:
+        with jax.enable_x64(True):
+            lanes = _lane_inputs(replace(plan, dtype=np.dtype(np.float64)), lane, phase, slater_margin)
+        return jax.tree.map(np.asarray, lanes)
+    return _lane_inputs(plan, lane, phase, slater_margin)
+
+
+def _lane_inputs(plan: LearnerPlan, lane: LaneIndex, phase: Phase, slater_margin: np.ndarray) -> LaneInputs:
+    def put(array: Any) -> jax.Array:
+        array = np.asarray(array)
+        return jnp.asarray(array if array.dtype == bool else array.astype(plan.dtype))
+
+    def spread(array: Any) -> np.ndarray:
+        return np.asarray(array)[..., lane.instance]
+
+    problem = jax.tree.map(spread, plan.problem)._replace(slater_margin=slater_margin)
+    problem = problem._replace(episodes=np.full_like(problem.episodes, phase.horizon))
+    chosen = [settings.PLAIN] * len(plan.settings) if phase.explores else plan.settings
+    choices = [settings.resolve(setting, phase.learner, problem) for setting in chosen]
+    hyper = jax.tree.map(lambda *values: np.stack(values)[lane.setting, np.arange(len(lane.setting))], *choices)
+    if plan.known_policy is not None and not phase.explores:
+        hyper = KnownPolicy(spread(plan.known_policy))  # pyright: ignore[reportArgumentType]
+    single = plan.cmdp.batch_shape[0] == 1  # one model for all lanes: a trailing axis of size 1
+    return LaneInputs(
+        model=make_model(plan.cmdp, None if single else lane.instance, plan.dtype),
+        problem=jax.tree.map(put, problem),
+        hyper=jax.tree.map(put, hyper),
+        keys=jnp.asarray(randomness.lane_keys(plan.key, plan.first_instance + lane.instance, lane.seed)),
+        optimum=put(spread(plan.optimum)),
+        truth=None if plan.truth is None else jax.tree.map(lambda array: put(spread(array)), plan.truth),
+    )
