@@ -99,11 +99,6 @@ def _serve(there: Connection, cores: int, cache: str | None) -> None:
         there.send(answer)
 
 
-def cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 @functools.cache
 def instance(size: Size) -> Any:
     """A random CMDP of that size with rho = 0.5 or, where there is none, less."""
