@@ -10,6 +10,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from cpdpo_jax.common import describing
+
 if TYPE_CHECKING:
     from cpdpo_jax import envs as envs
     from cpdpo_jax import kernels as kernels
@@ -63,6 +65,15 @@ def __getattr__(name: str):
     if name in _MODULES:
         return importlib.import_module(f"cpdpo_jax.{name}")
     raise AttributeError(f"module 'cpdpo_jax' has no attribute {name!r}; it has {', '.join(__all__)}")
+
+
+def _describe(cmdp: CMDP) -> str:
+    from cpdpo_jax.envs.describe import describe
+
+    return describe(cmdp)
+
+
+describing.register(_describe)
 
 
 def __dir__() -> list[str]:

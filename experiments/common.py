@@ -26,7 +26,9 @@ from matplotlib.figure import Figure
 import cpdpo_jax as cp
 from cpdpo_jax.common import files
 from cpdpo_jax.learners import Learner
-from cpdpo_jax.results.figures import COLOURS, DASHES, MARKERS
+from cpdpo_jax.results.figures import COLOURS as PALETTE
+from cpdpo_jax.results.figures import DASHES
+from cpdpo_jax.results.figures import MARKERS as MARKS
 from cpdpo_jax.results.statistics import LEVEL, bootstrap_mean, format_table
 
 SCALES = ("tiny", "small", "paper")
@@ -37,8 +39,6 @@ STYLE: dict[Any, Any] = {
     "legend.fontsize": 7, "legend.frameon": False, "lines.linewidth": 1.2, "lines.markersize": 4,
     "axes.grid": True, "grid.alpha": 0.3, "grid.linewidth": 0.5, "pdf.fonttype": 42,
 }  # fmt: skip
-MARKS = [*MARKERS, "p", "h", "<"]
-PALETTE = [*COLOURS, "#999999", "#882255", "#44AA99"]
 
 
 @dataclass(frozen=True)

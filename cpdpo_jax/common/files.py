@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 SUFFIX = ".unfinished"  # of the file being written; after a kill it may stay behind, and `clear` removes it
@@ -11,7 +12,7 @@ SUFFIX = ".unfinished"  # of the file being written; after a kill it may stay be
 def write(path: str | os.PathLike[str], content: bytes | memoryview | str) -> None:
     """Put `content` into a file: a reader sees the old file or the new one, never half of one, even after a crash."""
     target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}{SUFFIX}")
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}{SUFFIX}")
     try:
         with open(temporary, "wb") as file:
             file.write(content.encode() if isinstance(content, str) else content)

@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 
 import jax
 
+from cpdpo_jax.common import describing
+
 Array = Any  # a jax.Array where traced, a float64 np.ndarray on the host: the same structures serve both
 
 
@@ -109,9 +111,7 @@ class CMDP:
 
     def describe(self) -> str:
         """Sizes, OPT in the units of the source, rho, which constraints bind; a warning for one that does not."""
-        from cpdpo_jax.envs.describe import describe
-
-        return describe(self)
+        return describing.describe(self)
 
     def __repr__(self) -> str:
         """Sizes only: the arrays would fill the screen."""

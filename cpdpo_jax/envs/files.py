@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
-import tempfile
 import zipfile
 from pathlib import Path
 
 import numpy as np
 
+from cpdpo_jax.common import files
 from cpdpo_jax.common.types import CMDP, Units
 from cpdpo_jax.envs.build import make_cmdp, unstack
 
@@ -34,17 +35,9 @@ def save_cmdp(path: str | os.PathLike[str], cmdp: CMDP) -> Path:
         "noise": np.array(cmdp.noise),
         "names": np.array(cmdp.names),
     }
-    handle, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(part, 0o666 & ~_umask())  # mkstemp makes it private
-        os.replace(part, path)
-    except BaseException:
-        Path(part).unlink(missing_ok=True)
-        raise
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **content)
+    files.write(path, buffer.getbuffer())
     return path
 
 
@@ -96,10 +89,3 @@ def _read(path: Path) -> dict[str, np.ndarray]:
             f"{path} is an .npz file but not a CMDP of cpdpo_jax (it holds {held}); write it with save_cmdp."
         )
     return content
-
-
-def _umask() -> int:
-    """The process's file mode mask, which can only be read by setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -11,10 +11,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
+from cpdpo_jax.common.palette import COLOURS
 from cpdpo_jax.common.types import CMDP
 from cpdpo_jax.envs.grids import MOVES, grid_of
+from cpdpo_jax.exact.lp import occupancy
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
 DASHES = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (5, 1, 1, 1)))
 MOST_STATES = 80  # more cannot be told apart
 _FILLS = {"G": "#bfe3cf", "P": "#f3c6b4", "C": "#d9d9d9"}
@@ -33,7 +34,7 @@ def draw_cmdp(cmdp: CMDP, policy: np.ndarray | None = None, *, title: str | None
     if states.sum() > MOST_STATES:
         raise ValueError(f"cmdp has {states.sum()} states; a picture shows at most {MOST_STATES}.")
     mask, n_layers = np.asarray(cmdp.action_mask), cmdp.n_layers
-    weight = mask.astype(float) if policy is None else occupancy(cmdp, policy)
+    weight = mask.astype(float) if policy is None else _visits(cmdp, policy)
     where = {(n_layers, 0): (1.0 * n_layers, 0.0)}
     for k, x in np.argwhere(states):
         where[k, x] = (1.0 * k, (states[k].sum() - 1) / 2 - np.flatnonzero(states[k]).tolist().index(x))
@@ -56,7 +57,8 @@ def draw_cmdp(cmdp: CMDP, policy: np.ndarray | None = None, *, title: str | None
     axis.set(xlim=(-0.4, n_layers + 0.4), ylim=(-tallest - 0.95, tallest + 0.55))
     axis.axis("off")
     handles = [
-        Line2D([], [], color=COLOURS[a % 7], linestyle=DASHES[a % 4], label=f"action {a}") for a in sorted(shown)
+        Line2D([], [], color=COLOURS[a % len(COLOURS)], linestyle=DASHES[a % 4], label=f"action {a}")
+        for a in sorted(shown)
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=9)
     width = "how often it is taken" if policy is not None else "its probability"
@@ -81,7 +83,7 @@ def draw_grid_policy(
         raise ValueError(f"cmdp does not look like {name} with parameters {parameters}; give those it was made with.")
     shape = len(rows), len(rows[0])
     moves = np.zeros((*shape, 4))
-    for k, q in enumerate(occupancy(cmdp, policy)):
+    for k, q in enumerate(_visits(cmdp, policy)):
         for x, (row, column) in enumerate(cells[k]):
             if row >= 0:
                 moves[row, column] += q[x]
@@ -107,17 +109,11 @@ def draw_grid_policy(
     return figure
 
 
-def occupancy(cmdp: CMDP, policy: np.ndarray) -> np.ndarray:
-    """q(x, a), the probability that an episode visits the pair, `[L, S, A]`."""
-    policy = np.asarray(policy)
-    if policy.shape != cmdp.reward.shape:
-        raise ValueError(f"policy has shape {policy.shape}; give [L, S, A] = {cmdp.reward.shape}.")
-    here, visited = np.eye(cmdp.n_states)[0], []
-    for k in range(cmdp.n_layers):
-        visited.append(here[:, None] * policy[k])
-        if k + 1 < cmdp.n_layers:
-            here = np.einsum("xa,xay->y", visited[-1], cmdp.transition[k])
-    return np.array(visited)
+def _visits(cmdp: CMDP, policy: np.ndarray) -> np.ndarray:
+    """q(x, a), the probability that an episode visits the pair, `[L, S, A]`; the policy's shape is checked."""
+    if np.shape(policy) != cmdp.reward.shape:
+        raise ValueError(f"policy has shape {np.shape(policy)}; give [L, S, A] = {cmdp.reward.shape}.")
+    return occupancy(cmdp.transition, policy)
 
 
 def _arrow(axis: Axes, start: tuple, end: tuple, action: int, weight: float, bend: float) -> None:
@@ -125,7 +121,7 @@ def _arrow(axis: Axes, start: tuple, end: tuple, action: int, weight: float, ben
     axis.add_patch(
         FancyArrowPatch(
             start, end, connectionstyle=f"arc3,rad={bend:.3f}", arrowstyle="-|>", mutation_scale=9,
-            shrinkA=13, shrinkB=14, color=COLOURS[action % 7], linestyle=DASHES[action % 4],
+            shrinkA=13, shrinkB=14, color=COLOURS[action % len(COLOURS)], linestyle=DASHES[action % 4],
             linewidth=0.6 + 2.2 * weight, alpha=0.35 + 0.6 * min(1.0, weight), zorder=2,
         )
     )  # fmt: skip

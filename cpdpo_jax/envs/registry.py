@@ -6,8 +6,9 @@ import importlib
 import inspect
 import os
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
+
+from cpdpo_jax.common.words import did_you_mean
 
 if TYPE_CHECKING:
     from cpdpo_jax.common.types import CMDP
@@ -94,7 +95,6 @@ def _doc(name: str) -> str:
 
 
 def _near(name: str, known: list[str]) -> str:
-    """The known names that look or begin like this one, as part of a sentence."""
-    near = get_close_matches(name, known, n=3, cutoff=0.5)
-    near += [one for one in known if name and (one.startswith(name) or name in one) and one not in near]
-    return f" (did you mean {' or '.join(near[:4])}?)" if near else ""
+    """The known names that look like this one or contain it, as part of a sentence."""
+    question = did_you_mean(name, known, with_parts=4)
+    return f" ({question})" if question else ""

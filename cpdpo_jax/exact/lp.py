@@ -133,6 +133,18 @@ def evaluate(transition: Array, policy: Array, payoff: Array) -> np.ndarray:
     return value[:, 0]
 
 
+def occupancy(transition: Array, policy: Array) -> np.ndarray:
+    """q(x,a), the probability that an episode visits the pair: `[L-1, S, A, S]`, `[L, S, A]` -> `[L, S, A]`.
+
+    Forwards: q_0(x_0,a) = pi(a|x_0), q_{k+1}(y,a) = pi(a|y) sum_{x,b} q_k(x,b) P(y|x,b).
+    """
+    transition, policy = np.asarray(transition), np.asarray(policy)
+    visited = [np.eye(policy.shape[1])[0][:, None] * policy[0]]
+    for k in range(len(transition)):
+        visited.append(np.einsum("xa,xay->y", visited[-1], transition[k])[:, None] * policy[k + 1])
+    return np.array(visited)
+
+
 def plan(transition: Array, payoff: Array, mask: Array) -> tuple[float, np.ndarray]:
     """max_pi V^pi(payoff) at x_0 and a deterministic maximiser `[L, S, A]`, by backward induction."""
     transition, payoff, mask = np.asarray(transition), np.asarray(payoff), np.asarray(mask)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from cpdpo_jax.common import machine
 from cpdpo_jax.exact.lp import Model, Program, until_certified
 from cpdpo_jax.exact.lp import evaluate as evaluate
 from cpdpo_jax.exact.lp import plan as plan
@@ -94,7 +95,7 @@ def solve(cmdp: CMDP, *, processes: int | None = None) -> Solution:
 
 def _solve_all(models: Sequence[Model], processes: int | None) -> list[Solution]:
     """Solve in this process as long as workers could not be ready earlier, the rest in parallel."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = machine.cores()
     solutions = []
     if processes is None:
         start = time.perf_counter()

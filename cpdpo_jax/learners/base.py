@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cpdpo_jax.common.types import CMDP, Array
+from cpdpo_jax.common.words import did_you_mean
 
 PRESETS = ("tuned", "theory")
 
@@ -125,6 +125,5 @@ def get(learner: str | Learner) -> Learner:
         return learner
     if learner in _REGISTRY:
         return _REGISTRY[learner]
-    near = difflib.get_close_matches(str(learner), _REGISTRY, n=3, cutoff=0.4)
-    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"the known ones are {', '.join(names())}."
+    hint = did_you_mean(str(learner), _REGISTRY, cutoff=0.4, show=repr) or f"the known ones are {', '.join(names())}."
     raise ValueError(f"there is no learner named {learner!r}; {hint}")

@@ -10,14 +10,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from cpdpo_jax.common.palette import COLOURS, DASHES, MARKERS
 from cpdpo_jax.results.statistics import bootstrap_mean
 
 if TYPE_CHECKING:
     from cpdpo_jax.results.result import Result
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
-DASHES = ("-", "--", "-.", ":", (0, (3, 1, 1, 1, 1, 1)), (0, (5, 1)), (0, (1, 1)))
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 FAR = 20  # lines whose ends differ by more than this factor are shown on logarithmic axes
 TITLES = {
     "strong_regret": "strong regret",
@@ -85,7 +83,7 @@ def _lines(result: Result):
     shape = tuple(data.sizes[dim] for dim in ("learner", "instance", "setting"))
     for at in np.ndindex(shape):
         if _of(result.metric("strong_regret"), at).size:
-            style = {"color": COLOURS[i % 7], "linestyle": DASHES[i % 7], "marker": MARKERS[i % 7]}
+            style = {"color": COLOURS[i % 10], "linestyle": DASHES[i % 7], "marker": MARKERS[i % 10]}
             yield at, style | {"markersize": 4, "linewidth": 1.5}, _label(result, at)
             i += 1
 
@@ -140,8 +138,8 @@ def growth(results: list[Result], *, metrics: tuple[str, ...] = ("strong_regret"
             slope, low, high = (float(fit[k].values[at]) for k in ("exponent", "low", "high"))
             label = f"{_label(results[0], at)}\nexponent {slope:.2f} [{low:.2f}, {high:.2f}]"
             axis.errorbar(
-                times, mean, yerr=np.abs(interval - mean), label=label, color=COLOURS[i % 7],
-                linestyle=DASHES[i % 7], marker=MARKERS[i % 7], markersize=5, capsize=3, linewidth=1.4,
+                times, mean, yerr=np.abs(interval - mean), label=label, color=COLOURS[i % 10],
+                linestyle=DASHES[i % 7], marker=MARKERS[i % 10], markersize=5, capsize=3, linewidth=1.4,
             )  # fmt: skip
         _guides(axis, times, max(float(end.mean()) for end in ends[:1]))
         axis.set(xscale="log", yscale="log", xlabel="T (episodes), each run with its own learning rate")

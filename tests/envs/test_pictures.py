@@ -10,8 +10,6 @@ import pytest
 
 import cpdpo_jax as cp
 from cpdpo_jax.envs import draw_cmdp, draw_grid_policy, grid_of
-from cpdpo_jax.envs.pictures import occupancy
-from cpdpo_jax.exact.lp import evaluate
 
 
 @pytest.mark.parametrize("with_policy", [False, True])
@@ -41,14 +39,6 @@ def test_cells_of_layered_states():
     assert [3, 5] in cells[7].tolist()
     assert [3, 5] not in cells[6].tolist()
     np.testing.assert_array_equal(grid_of("grid_three_constraints")[0][0], [[-1, -1]])
-
-
-def test_occupancy_gives_values():
-    cmdp = cp.envs.make("inventory")
-    policy = cp.solve(cmdp).policy
-    assert (occupancy(cmdp, policy) * cmdp.reward).sum() == pytest.approx(
-        evaluate(cmdp.transition, policy, cmdp.reward[None])[0]
-    )
 
 
 def test_what_cannot_be_drawn_is_named():

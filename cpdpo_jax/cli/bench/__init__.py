@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from cpdpo_jax.cli.bench import anchor as anchors
 from cpdpo_jax.cli.bench import parts, tables
-from cpdpo_jax.cli.bench.simulator import Size, Worker, cores, instance
+from cpdpo_jax.cli.bench.simulator import Size, Worker, instance
+from cpdpo_jax.common.machine import cores
 
 if TYPE_CHECKING:
     from cpdpo_jax.cli.arguments import Bench

@@ -15,12 +15,12 @@ from cpdpo_jax.cli.bench.simulator import (
     Size,
     Worker,
     compiled,
-    cores,
     peak_memory,
     per_episode,
     simulated,
     span,
 )
+from cpdpo_jax.common.machine import cores
 
 MIDDLE = Size(5, 5, 3, 2)
 LARGEST_NAIVE = Size(8, 8, 4, 2)

@@ -99,19 +99,14 @@ def _serve(there: Connection, cores: int, cache: str | None) -> None:
         there.send(answer)
 
 
-def cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 @functools.cache
 def instance(size: Size) -> Any:
     """A random CMDP of that size with rho = 0.5 or, where there is none, less."""
-    import cpdpo_jax as cp
+    from cpdpo_jax import envs
 
     for rho in (0.5, 0.2, 0.05):
         try:
-            return cp.envs.make("random", **size._asdict(), rho=rho, key=1)
+            return envs.make("random", **size._asdict(), rho=rho, key=1)
         except ValueError:
             continue
     raise ValueError(
@@ -122,11 +117,11 @@ def instance(size: Size) -> Any:
 
 def simulated(job: Job, episodes: int) -> float:
     """Seconds of `simulate`, metrics included: blocks over threads, after the instance was solved."""
-    import cpdpo_jax as cp
+    from cpdpo_jax.simulation.simulate import simulate
 
     cmdp = instance(job.size)
     hparams = _theory(cmdp, episodes) if job.learner == "cpdpo" else "tuned"
-    result = cp.simulate(
+    result = simulate(
         job.learner, cmdp, episodes=episodes, seeds=job.seeds, hparams=hparams, checkpoints=1, progress=False
     )
     return float(result.data.attrs["seconds"])
@@ -136,11 +131,11 @@ def _theory(cmdp: Any, episodes: int) -> dict[str, Any]:
     """The "theory" preset of T = HORIZON in a run of `episodes`; its logarithms through the confidence multipliers."""
     import numpy as np
 
-    import cpdpo_jax as cp
+    from cpdpo_jax.envs.build import stack
     from cpdpo_jax.learners import base, cpdpo, podb
 
     def problem(horizon: int) -> base.Problem:
-        return base.make_problem(cp.stack([cmdp]), episodes=horizon, delta=0.05, slater_margin=np.ones(1))
+        return base.make_problem(stack([cmdp]), episodes=horizon, delta=0.05, slater_margin=np.ones(1))
 
     far = cpdpo.hyperparameters(problem(HORIZON), "theory")
     logs = [float(podb.log_pairs(problem(horizon))[0]) for horizon in (HORIZON, episodes)]
