@@ -29,7 +29,8 @@ from cpdpo_jax.learners import Learner
 from cpdpo_jax.results.figures import COLOURS as PALETTE
 from cpdpo_jax.results.figures import DASHES
 from cpdpo_jax.results.figures import MARKERS as MARKS
-from cpdpo_jax.results.statistics import LEVEL, bootstrap_mean, format_table
+from cpdpo_jax.results.statistics import LEVEL, bootstrap_mean
+from cpdpo_jax.results.tables import format_table
 
 SCALES = ("tiny", "small", "paper")
 RESAMPLES = 2000

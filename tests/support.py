@@ -12,6 +12,8 @@ import cpdpo_jax as cp
 from cpdpo_jax.learners import base
 from cpdpo_jax.learners.base import Learner
 from cpdpo_jax.simulation import compiled_loop, host_loop
+from cpdpo_jax.simulation.options import Options
+from cpdpo_jax.simulation.plan import prepare
 from cpdpo_jax.simulation.rollout import make_model
 
 
@@ -85,3 +87,8 @@ def replay_on_host(
         ends.append(state)
         played.append(jax.tree.map(lambda *leaves: np.stack(leaves), *episodes))
     return tuple(jax.tree.map(lambda *leaves: np.stack(leaves, axis=-1), *each) for each in (ends, played))  # pyright: ignore
+
+
+def planned(learner: Any, cmdp: Any, *, episodes: int, seeds: int, hparams: Any = "tuned", **options: Any) -> Any:
+    """What `simulate` would run, with its options by name."""
+    return prepare(learner, cmdp, episodes=episodes, seeds=seeds, hparams=hparams, options=Options.made_of(options))

@@ -18,13 +18,13 @@ def _flag(metavar: str) -> Any:
     return arg(metavar=metavar, help_behavior_hint="")
 
 
+def _option_flag(option: Any) -> tuple[str, Any, str]:
+    shown, means = option.metadata["shown"], option.metadata["means"]
+    return option.name, Annotated[str, arg(metavar=shown, help=means, help_behavior_hint="")], ""
+
+
 OptionFlags: Any = make_dataclass(
-    "OptionFlags",
-    [
-        (one.name, Annotated[str, arg(metavar=one.metadata["shown"], help=one.metadata["means"], help_behavior_hint="")], "")
-        for one in fields(Options)
-    ],
-    frozen=True,
+    "OptionFlags", [_option_flag(option) for option in fields(Options)], frozen=True
 )  # the options of `simulate`, each a flag; what is not given is left to the file, or to its default
 
 
@@ -74,7 +74,8 @@ class Run(Common):
     """tuned, theory, or both"""
     set: Annotated[Many, _flag("NAME=VALUE[,VALUE...]...")] = ()
     """hyperparameters of all learners, a grid if several: learning_rate=x0.5,x1,x2"""
-    options: OptionFlags = OptionFlags()  # pyright: ignore[reportInvalidTypeForm]
+    simulation: OptionFlags = field(default_factory=OptionFlags)  # pyright: ignore[reportInvalidTypeForm]
+    """how it is run; also keys of the file"""
     out: Annotated[str, _flag("DIR")] = ""
     """run directory (runs/NAME_OF_FILE)"""
     dry_run: Annotated[bool, _flag("")] = False

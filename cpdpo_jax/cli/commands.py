@@ -61,7 +61,7 @@ def _flags(asked: arguments.Run) -> dict[str, Any]:
         table["settings"] = _settings(asked)
     if asked.seeds:
         table["seeds"] = _whole("seeds", asked.seeds)
-    given = vars(asked.options).items()
+    given = vars(asked.simulation).items()
     return table | {name: configuration.parse_value(text) for name, text in given if text}
 
 

@@ -131,16 +131,21 @@ def advance_compiled(
     """`advance`, and what `single_cpu_function` wants returned. Not inside another jit: it has options of its own.
 
     The loop is a scan over `stretch` episodes inside a loop over stretches, of which there are as many as asked for:
-    last - first must be a multiple of `stretch`. A CPU wants one episode (the scan then costs nothing and any call
+    first and last must be multiples of `stretch`. A CPU wants one episode (the scan then costs nothing and any call
     length is the same program); an accelerator wants many, because its host waits at every turn of the outer loop.
     """
 
-    def scanned(i: jax.Array, state: LoopState) -> LoopState:
-        times = first + i * stretch + jnp.arange(stretch, dtype=jnp.int32)
-        step = lambda state, t: (episode(learner, noise, lanes, state, t), None)  # noqa: E731
+    def step(state: LoopState, t: jax.Array) -> tuple[LoopState, None]:
+        return episode(learner, noise, lanes, state, t), None
+
+    def stretches(i: jax.Array, state: LoopState) -> LoopState:
+        times = i * stretch + jnp.arange(stretch, dtype=jnp.int32)
         return jax.lax.scan(step, state, times, unroll=stretch == 1)[0]
 
-    return single_cpu_function(lambda state: jax.lax.fori_loop(0, (last - first) // stretch, scanned, state), state)
+    def loop(state: LoopState) -> LoopState:
+        return jax.lax.fori_loop(first // stretch, last // stretch, stretches, state)
+
+    return single_cpu_function(loop, state)
 
 
 def compensated_add(sums: Any, carry: Any, terms: Any) -> tuple[Any, Any]:

@@ -7,6 +7,7 @@ Nothing here imports jax, so that the command line can check what it is asked wi
 from __future__ import annotations
 
 import inspect
+import math
 import numbers
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -24,10 +25,10 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 def whole(name: str, value: Any, least: int = 1, most: int = MOST_EPISODES) -> int:
     """A whole number in a range; 1e5 is one, 1.7 and True are not."""
-    number = isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_)
-    if not number or not np.isfinite(value) or int(value) != value or not least <= value <= most:
+    number: Any = math.nan if isinstance(value, bool) or not isinstance(value, numbers.Real) else value
+    if not math.isfinite(number) or int(number) != number or not least <= number <= most:
         raise ValueError(f"{name} = {value!r} is not a whole number from {least} to {most}.")
-    return int(value)
+    return int(number)
 
 
 def _key(value: Any) -> int:
@@ -38,10 +39,10 @@ def _key(value: Any) -> int:
 
 def _key_of_words(value: Any) -> int:
     """A jax key, typed or as its two words, is taken as the number that `jax.random.key` would make it of."""
-    from jax import dtypes, random
+    import jax
 
-    if dtypes.issubdtype(value.dtype, dtypes.prng_key):
-        value = random.key_data(value)
+    if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):  # pyright: ignore[reportPrivateImportUsage]
+        value = jax.random.key_data(value)
     words = np.asarray(value)
     if words.shape == () and words.dtype.kind in "iu":
         return whole("key", words.item(), least=0, most=LARGEST_KEY)

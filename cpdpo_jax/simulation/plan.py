@@ -99,9 +99,7 @@ def prepare(
     solution = optimum.solve(cmdp) if solution is None else solution
     margin, explored = inputs.slater_margin(options.rho, cmdp, solution, learners)
     if explored >= episodes:
-        raise ValueError(
-            f"rho = {options.rho!r} explores for all {episodes} episodes; explore for fewer, or run more."
-        )
+        raise ValueError(f"rho = {options.rho!r} explores for all {episodes} episodes; explore for fewer, or run more.")
     problem = base.make_problem(cmdp, episodes=episodes, delta=options.delta, slater_margin=margin)
     plans = [
         LearnerPlan(

@@ -12,7 +12,8 @@ import numpy as np
 import xarray as xr
 
 from cpdpo_jax.results.result import METRICS, Result
-from cpdpo_jax.results.statistics import bootstrap_mean, format_table
+from cpdpo_jax.results.statistics import bootstrap_mean
+from cpdpo_jax.results.tables import format_table
 from cpdpo_jax.simulation.options import OPTION_NAMES
 from cpdpo_jax.sweeps.config import show_environment
 from cpdpo_jax.sweeps.store import Store

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cpdpo_jax.kernels import extreme, loops, occupancy
-from cpdpo_jax.results.statistics import format_table
+from cpdpo_jax.results.tables import format_table
 
 LAYERS, ACTIONS, LANES = 5, 3, 64
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 import cpdpo_jax as cp
-from cpdpo_jax.results.statistics import format_table
+from cpdpo_jax.results.tables import format_table
 
 STORE = Path("runs/tuning")
 SETTINGS = 48
@@ -75,7 +75,7 @@ def hparams(learner: str, factors: dict[str, float], episodes: int) -> dict[str,
 
 def length(learner: str) -> tuple[int, int]:
     """Episodes and seeds."""
-    return (250, 1) if cp.learners.get(learner).host else (100_000, 2)
+    return (250, 1) if not cp.learners.get(learner).compiled else (100_000, 2)
 
 
 def run(learner: str) -> None:

@@ -25,8 +25,8 @@ HOST_EPISODES = 300  # an LP each
 FAST_COMPILE = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 NAMES = [name for name in base.names() if base.get(name).plays is None]  # not the yardsticks, which know the model
 
-COMPILED = [name for name in NAMES if not base.get(name).host]
-ON_HOST = [name for name in NAMES if base.get(name).host]
+COMPILED = [name for name in NAMES if base.get(name).compiled]
+ON_HOST = [name for name in NAMES if not base.get(name).compiled]
 
 every_learner = pytest.mark.parametrize("name", NAMES)
 every_compiled_learner = pytest.mark.parametrize("name", COMPILED)
@@ -172,7 +172,7 @@ def test_lanes_one_by_one_and_step_by_step_equal_the_batch(x64: None, name: str)
 def test_plays_distributions_and_stays_finite(name: str, preset: str) -> None:
     """2,000 episodes on a masked CMDP in float32 (fewer on the host); only allowed actions are ever played."""
     learner = base.get(name)
-    if learner.host:
+    if not learner.compiled:
         with jax.enable_x64(True):
             lanes = _lanes(learner, preset, LANES, np.float64)
             state, episodes = replay_on_host(learner, "bernoulli", lanes, _draws(HOST_EPISODES, LANES))
@@ -192,8 +192,8 @@ def test_first_policy_is_uniform(name: str) -> None:
     """All start alike: nothing is known, nothing is preferred."""
     learner = base.get(name)
     lanes = _lanes(learner, "tuned", LANES)
-    if learner.host:
-        first = host_loop.policy(learner, lanes, host_loop.begin(learner, lanes).state)
+    if not learner.compiled:
+        first = host_loop.policy(learner, lanes, host_loop.begin(learner, lanes).learner)
     else:
         first = learner.policy(lanes.problem, lanes.hyper, learner.init(lanes.problem, lanes.hyper))
     np.testing.assert_allclose(first, base.uniform_policy(lanes.problem.action_mask, np.float32), atol=1e-6)

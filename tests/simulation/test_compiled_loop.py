@@ -53,8 +53,8 @@ def test_a_learner_of_any_operations_runs():
     )
     given = lanes()._replace(hyper=())
     run = compiled_loop.advance(learner, "bernoulli", given, compiled_loop.begin(learner, given), 0, 20)
-    assert np.isfinite(run.state).all()
-    assert (np.asarray(run.state) > 0).all()
+    assert np.isfinite(run.learner).all()
+    assert (np.asarray(run.learner) > 0).all()
 
 
 def test_hyperparameters_and_bounds_do_not_recompile():

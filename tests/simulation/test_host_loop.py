@@ -15,12 +15,13 @@ from cpdpo_jax import cli
 from cpdpo_jax.learners import NoHyperparameters, base, fixed, replanning
 from cpdpo_jax.learners.base import Info, Learner
 from cpdpo_jax.simulation import compiled_loop, host_loop, randomness
-from cpdpo_jax.simulation.blocks import LaneIndex, Snapshot, run_block, select_instance
+from cpdpo_jax.simulation.blocks import Snapshot, run_block
+from cpdpo_jax.simulation.lanes import LaneIndex
+from cpdpo_jax.simulation.plan import select_instance
 from cpdpo_jax.simulation.rollout import make_model, rollout
-from cpdpo_jax.simulation.simulate import prepare
 from cpdpo_jax.sweeps.load import load_runs
 from cpdpo_jax.sweeps.store import Store
-from tests.support import lanes_for, random_cmdp
+from tests.support import lanes_for, planned, random_cmdp
 
 both = pytest.mark.parametrize("name", ["optcmdp", "optcmdp_bonus"])
 
@@ -36,7 +37,7 @@ UNIFORM = Learner(  # the fixed policy, on the host
     init=lambda problem, hyper: replanning.init(problem, with_set=False),
     policy=lambda problem, hyper, state: state.policy,
     update=_update,
-    host=True,
+    compiled=False,
 )
 
 
@@ -90,9 +91,9 @@ def test_the_uniform_policy_has_the_same_counts_and_sums_on_both_loops(x64: None
     lanes = jax.tree.map(np.asarray, lanes)
     here = host_loop.advance(UNIFORM, "bernoulli", lanes, host_loop.begin(UNIFORM, lanes), 0, 100)
     here = host_loop.advance(UNIFORM, "bernoulli", lanes, here, 100, 300)
-    np.testing.assert_array_equal(here.state.counts.visits, there.state.visits)
-    np.testing.assert_array_equal(here.state.counts.transitions, there.state.transitions)
-    np.testing.assert_array_equal(here.state.counts.payoff_sum, there.state.payoff_sum)
+    np.testing.assert_array_equal(here.learner.counts.visits, there.learner.visits)
+    np.testing.assert_array_equal(here.learner.counts.transitions, there.learner.transitions)
+    np.testing.assert_array_equal(here.learner.counts.payoff_sum, there.learner.payoff_sum)
     for a, b in zip((*here.sums, here.gaps), (*there.sums, there.gaps), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
 
@@ -138,8 +139,8 @@ def test_beside_a_compiled_learner() -> None:
 
 
 def _copy(one: Snapshot) -> Snapshot:
-    record = type(one.record)(*(np.array(x) for x in one.record))
-    return one._replace(record=record, run=[np.array(leaf) for leaf in one.run])
+    curves = type(one.curves)(*(np.array(x) for x in one.curves))
+    return one._replace(curves=curves, state=[np.array(leaf) for leaf in one.state])
 
 
 @pytest.mark.parametrize(
@@ -155,9 +156,9 @@ def test_a_block_goes_on_from_any_snapshot_bit_for_bit(
     name: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cpdpo_jax.simulation.blocks.CALL_SECONDS", 1e-3)
-    monkeypatch.setattr("cpdpo_jax.simulation.inputs.FIRST_DOUBLING", 32)
+    monkeypatch.setattr("cpdpo_jax.simulation.plan.FIRST_DOUBLING", 32)
     cmdp = cp.envs.make("random", layers=3, states=3, actions=2, constraints=2, instances=2)
-    work = select_instance(prepare(name, cmdp, seeds=2, **options).works[0], 1, 0)
+    work = select_instance(planned(name, cmdp, seeds=2, **options).learners[0], 1, 0)
     lane = LaneIndex(np.zeros(2, int), np.zeros(2, int), np.arange(2), np.ones(2, bool))
     snapshots: list[Snapshot] = []
     whole = run_block(work, lane, keep=lambda one: snapshots.append(_copy(one)), every=0)
@@ -182,5 +183,5 @@ def test_a_stored_run_is_what_simulate_returns(tmp_path: Any, capsys: pytest.Cap
 
 
 def test_the_registry_knows_which_run_on_the_host() -> None:
-    assert {name for name in base.names() if base.get(name).host} >= {"optcmdp", "optcmdp_bonus"}
-    assert not base.get("cpdpo").host
+    assert {name for name in base.names() if not base.get(name).compiled} >= {"optcmdp", "optcmdp_bonus"}
+    assert base.get("cpdpo").compiled

@@ -18,11 +18,13 @@ import xarray as xr
 import cpdpo_jax as cp
 from cpdpo_jax import cli
 from cpdpo_jax.common import files
-from cpdpo_jax.simulation.blocks import LaneIndex, run_block, select_instance
-from cpdpo_jax.simulation.simulate import prepare
+from cpdpo_jax.simulation.blocks import run_block
+from cpdpo_jax.simulation.lanes import LaneIndex
+from cpdpo_jax.simulation.plan import select_instance
 from cpdpo_jax.sweeps import store
 from cpdpo_jax.sweeps.load import load_runs
 from cpdpo_jax.sweeps.store import Store
+from tests.support import planned
 
 SMALL = "random:layers=2,states=2,actions=2,constraints=1"
 
@@ -126,8 +128,7 @@ def test_a_full_disk_is_told_and_loses_nothing(tmp_path, capsys, monkeypatch):
 def test_a_block_goes_on_from_any_snapshot_bit_for_bit(options, monkeypatch):
     monkeypatch.setattr("cpdpo_jax.simulation.blocks.CALL_SECONDS", 1e-3)
     cmdp = cp.envs.make("random", layers=2, states=2, actions=2, constraints=1, instances=2)
-    plan = prepare("cpdpo", cmdp, episodes=1300, seeds=32, **options)
-    work = select_instance(plan.works[0], 1, 0)
+    work = select_instance(planned("cpdpo", cmdp, episodes=1300, seeds=32, **options).learners[0], 1, 0)
     lane = LaneIndex(np.zeros(32, int), np.zeros(32, int), np.arange(32), np.ones(32, bool))
     snapshots = []
     whole = run_block(work, lane, keep=lambda one: snapshots.append(_copy(one)), every=0)
@@ -139,8 +140,8 @@ def test_a_block_goes_on_from_any_snapshot_bit_for_bit(options, monkeypatch):
 
 
 def _copy(one):
-    record = type(one.record)(*(np.array(x) for x in one.record))
-    return one._replace(record=record, run=[np.array(leaf) for leaf in one.run])
+    curves = type(one.curves)(*(np.array(x) for x in one.curves))
+    return one._replace(curves=curves, state=[np.array(leaf) for leaf in one.state])
 
 
 @pytest.mark.slow

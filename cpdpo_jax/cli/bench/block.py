@@ -10,8 +10,10 @@ import numpy as np
 from cpdpo_jax.cli.bench.simulator import HORIZON, Size, instance
 from cpdpo_jax.learners.base import Learner
 from cpdpo_jax.simulation import compiled_loop
-from cpdpo_jax.simulation.blocks import LaneIndex, make_lanes
-from cpdpo_jax.simulation.simulate import prepare, use_compilation_cache
+from cpdpo_jax.simulation.lanes import lane_inputs, padded
+from cpdpo_jax.simulation.options import Options
+from cpdpo_jax.simulation.plan import prepare
+from cpdpo_jax.simulation.workers import use_compilation_cache
 
 
 class Block(NamedTuple):
@@ -20,26 +22,25 @@ class Block(NamedTuple):
     learner: Learner
     noise: str
     lanes: compiled_loop.LaneInputs
-    run: compiled_loop.LoopState
+    state: compiled_loop.LoopState
     episode: int  # episodes done
 
     def advanced(self, episodes: int) -> Block:
         """So many episodes later; the old block's state is taken over and must not be used again."""
         last = self.episode + episodes
-        run = compiled_loop.advance(self.learner, self.noise, self.lanes, self.run, self.episode, last)
-        return self._replace(run=jax.block_until_ready(run), episode=last)
+        state = compiled_loop.advance(self.learner, self.noise, self.lanes, self.state, self.episode, last)
+        return self._replace(state=jax.block_until_ready(state), episode=last)
 
 
 def start(size: Size, lanes: int) -> Block:
     """A block of CPD-PO with the theory's constants before its first episode."""
     use_compilation_cache()
-    plan = prepare("cpdpo", instance(size), episodes=HORIZON, seeds=lanes, hparams="theory", checkpoints=1)
-    work = plan.works[0]
-    nothing = np.zeros(lanes, int)
-    lane = LaneIndex(instance=nothing, setting=nothing, seed=plan.seeds, real=nothing == 0)
-    phase = work.phases[-1]
-    given = make_lanes(work, lane, phase, np.asarray(work.problem.slater_margin)[lane.instance])
-    return Block(phase.learner, work.cmdp.noise, given, compiled_loop.begin(phase.learner, given), 0)
+    options = Options(checkpoints=1)
+    whole = prepare("cpdpo", instance(size), episodes=HORIZON, seeds=lanes, hparams="theory", options=options)
+    plan, nothing = whole.learners[0], np.zeros(lanes, int)
+    lane = padded(nothing, nothing, whole.seeds, lanes)
+    given = lane_inputs(plan, lane, plan.phases[-1], np.asarray(plan.problem.slater_margin)[lane.instance])
+    return Block(plan.learner, plan.cmdp.noise, given, compiled_loop.begin(plan.learner, given), 0)
 
 
 def bytes_per_lane(tree: Any, lanes: int) -> float:

@@ -25,7 +25,7 @@ def device(size: Size, lanes: int) -> dict[str, Any]:
     """Kernels per episode, and bytes per seed."""
     block = blocks.start(size, lanes)
     with pure_jax():  # as for a GPU
-        lowered = compiled_loop.advance_compiled.lower(block.learner, block.noise, block.lanes, block.run, 0, 1)
+        lowered = compiled_loop.advance_compiled.lower(block.learner, block.noise, block.lanes, block.state, 0, 1)
         program = lowered.compile()
     kernels, fused = kernels_per_turn(program.as_text() or "")
     scratch = getattr(program.memory_analysis(), "temp_size_in_bytes", None)
@@ -34,7 +34,7 @@ def device(size: Size, lanes: int) -> dict[str, Any]:
         "lanes": lanes,
         "kernels_per_episode": kernels,
         "of_which_fusions": fused,
-        "state_bytes_per_seed": round(blocks.bytes_per_lane(block.run, lanes)),
+        "state_bytes_per_seed": round(blocks.bytes_per_lane(block.state, lanes)),
         "constant_bytes_per_seed": round(blocks.bytes_per_lane(block.lanes, lanes)),
         "scratch_bytes_per_seed": None if scratch is None else round(scratch / lanes),
     }

@@ -33,7 +33,7 @@ Pieces = dict[str, tuple[Callable, tuple]]  # a function and the arrays it is ca
 
 def pieces(block: blocks.Block) -> Pieces:
     """The pieces of an episode in the block's state, in their order; all arrays are arguments, as in the engine."""
-    given, state = block.lanes, block.run.state
+    given, state = block.lanes, block.state.learner
     estimates, primal = state.estimates, state.primal
     draw = _draws(given, jnp.int32(block.episode))
     policy = block.learner.policy(given.problem, given.hyper, state)
@@ -50,7 +50,7 @@ def pieces(block: blocks.Block) -> Pieces:
         "random draws": (_draws, (given, jnp.int32(0))),
         "softmax policy": (softmax, (given, state)),
         "rollout": (play, (given, policy, draw)),
-        "exact values (metrics)": (_metrics, (given, policy, block.run.sums, block.run.carry)),
+        "exact values (metrics)": (_metrics, (given, policy, block.state.sums, block.state.carry)),
         "counts": (observe, (estimates, trajectory)),
         "dual values": (_dual, (given, policy, estimates)),
         "occupancy bounds": (occupancy_bounds_in_box, (policy, primal.box)),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cpdpo_jax.cli.bench.flame import RENEWAL
-from cpdpo_jax.results.statistics import format_table
+from cpdpo_jax.results.tables import format_table
 
 BAR = 40  # characters of the whole episode
 Answer = dict[str, Any]
