@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from cpdpo_jax import cli
-from cpdpo_jax.cli.bench import anchor, device, flame, naive, naive_numpy, naive_vmap, simulator, tables
+from cpdpo_jax.cli.bench import anchor, device, flame, naive, naive_numpy, naive_vmap, parts, simulator, tables
 from cpdpo_jax.learners import cpdpo
 from cpdpo_jax.simulation import compiled_loop
 from tests.support import lanes_for, random_cmdp
@@ -170,6 +170,7 @@ def test_the_device_and_the_flame_of_a_small_block():
     assert counts < told["state_bytes_per_seed"] < 100 * counts
     burnt = flame.flame(size, 32, 0.001)
     assert burnt["whole_microseconds"] > 0
+    assert len(burnt["pieces"]) > 3
     assert all(row["microseconds"] > 0 for row in burnt["pieces"])
     assert "#" in tables.flame({"flame": burnt})
     assert "kernels per episode" in tables.device({"device": told})
@@ -214,11 +215,23 @@ def test_bench_prints_json_and_tables_and_writes_nothing(compiler, tmp_path, mon
     assert [path.name for path in tmp_path.iterdir()] == ["fake.cpp"]
 
 
-def test_scaling_finds_where_it_saturates():
-    rows = [
-        {"cores": c, "seeds": n, "size": [5, 5, 3, 2], "episodes_per_second": min(n, 64) * c, "microseconds": 1.0}
-        for c in (1, 2)
-        for n in (16, 32, 64, 128)
-    ]
-    text = tables.scaling({"scaling": {"rows": rows, "saturates_at_seeds": {"1": 64, "2": 64}}})
-    assert "2 cores: 64 seeds" in text
+def test_scaling_finds_where_it_saturates(monkeypatch):
+    """The clock is replaced, not the search: one core is full at 64 seeds, two at 100, of which 90 % is 90."""
+    full = {1: 64, 2: 100}
+
+    def measured(job, used, seconds):
+        rate = 1000.0 * min(job.seeds, full[used])
+        return {
+            "cores": used,
+            "seeds": job.seeds,
+            "size": list(job.size),
+            "episodes_per_second": rate,
+            "microseconds": 1,
+        }
+
+    monkeypatch.setattr(parts, "_throughput", measured)
+    monkeypatch.setattr(parts, "cores", lambda: 2)
+    found = parts.scaling((16, 57, 58, 89, 90, 128), seconds=1.0, say=lambda text: None)
+    assert found["saturates_at_seeds"] == {"1": 58, "2": 90}  # 57 / 64 = 0.89, 58 / 64 = 0.906
+    assert len(found["rows"]) == 12
+    assert "1 cores: 58 seeds; 2 cores: 90 seeds." in tables.scaling({"scaling": found})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -101,6 +102,8 @@ def test_list_and_solve_for_people_and_programs(capsys):
     listed = capsys.readouterr().out
     assert cli.main(["list", "--json"]) == 0
     named = json.loads(capsys.readouterr().out)
+    assert set(named["environments"]) == set(cp.envs.names())
+    assert set(named["learners"]) == set(cp.learners.names())
     assert all(name in listed for name in (*named["environments"], *named["learners"]))
     assert cli.main(["list", "random"]) == 0
     assert "layers" in capsys.readouterr().out
@@ -114,7 +117,11 @@ def test_list_and_solve_for_people_and_programs(capsys):
 
 
 def test_every_command_has_help_with_an_example(capsys):
-    for command in ("demo", "run", "resume", "status", "report", "solve", "list", "bench"):
+    assert cli.main(["--help"]) == 0
+    (listed,) = re.findall(r"\{([a-z,]+)\}", capsys.readouterr().out)
+    commands = listed.split(",")
+    assert len(commands) >= 8
+    for command in commands:
         assert cli.main([command, "--help"]) == 0
         assert f"cpdpo {command}" in capsys.readouterr().out.partition("example")[2], command
 

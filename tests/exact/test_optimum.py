@@ -261,7 +261,7 @@ def test_workers_do_not_need_jax_nor_a_main_guard(tmp_path):
         "ones = [cp.make_cmdp(None, [[[1.0, 0.2]]], [[[[0.8, 0.1]]]], [0.45]) for _ in range(3)]\n"
         "print('value', cp.solve(cp.stack(ones), processes=2).value.round(9).tolist())\n"
     )
-    root = str(Path(__file__).parents[1])
+    root = str(Path(__file__).parents[2])
     run = [sys.executable, "-c", f"import sys, runpy; sys.path.insert(0, {root!r}); runpy.run_path({str(script)!r})"]
     assert subprocess.run(run, capture_output=True, text=True, check=True).stdout == "value [0.6, 0.6, 0.6]\n"
     imports = [

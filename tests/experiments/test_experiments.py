@@ -16,7 +16,7 @@ from experiments.ablation.gradient import GRADIENT
 from experiments.cancellation.analysis import sign_changes
 from experiments.cost import measure
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 NAMES = ("growth", "rivals", "cancellation", "slater", "cost", "suite", "theory", "ablation")
 
 

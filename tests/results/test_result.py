@@ -110,5 +110,6 @@ def test_figures_have_a_line_per_learner(result):
 
     mpl.use("Agg")
     figure = result.plot(title="test")
+    assert len(figure.axes) == 4
     for axis in figure.axes:
         assert len([line for line in axis.lines if len(line.get_xdata()) > 2]) == 2

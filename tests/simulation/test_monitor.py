@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import cpdpo_jax as cp
+from cpdpo_jax.learners.base import Problem
+from cpdpo_jax.simulation import monitor
 from tests.support import random_cmdp
 
 
@@ -17,6 +19,48 @@ def cmdp():
 def watch(cmdp, **keywords):
     settings = {"episodes": 2000, "seeds": 64, "monitor": True, "progress": False} | keywords
     return cp.simulate("cpdpo", cmdp, **settings)
+
+
+def test_the_order_terms_by_hand():
+    """L = 2, m = 2, |X| = 3, |A| = 4, T = 25: m (L^3 |X| sqrt(|A| T) + L^5) = 2 (8 * 3 * 10 + 32) = 544; by rho = 1/2.
+
+    A second lane with T = 100 and rho = 2: 2 (8 * 3 * 20 + 32) = 1024, and half of it.
+    """
+    lanes = np.ones(2)
+    problem = Problem(
+        action_mask=np.ones((2, 3, 4, 2), bool),
+        threshold=np.ones((2, 2)),
+        n_states=3 * lanes,
+        n_actions=4 * lanes,
+        episodes=np.array([25.0, 100.0]),
+        delta=0.05 * lanes,
+        slater_margin=np.array([0.5, 2.0]),
+    )
+    regret, violation = monitor.order_terms(problem, 2)
+    np.testing.assert_allclose(violation, [544, 1024], rtol=1e-15)
+    np.testing.assert_allclose(regret, [1088, 512], rtol=1e-15)
+
+
+def test_the_concentration_bounds_by_hand():
+    """L = 2, |X||A| = 12, T = 25, and delta = 300 / e^10 makes ln(T |X||A| / delta) = 10 and ln(1/delta) = 10 - ln 300:
+
+    4 sqrt(2 * 12 * 25 * 10) + 2 sqrt(2 * 25 (10 - ln 300)), with 10 + ln m under the first root for the costs.
+    """
+    delta = 300 / np.exp(10)
+    problem = Problem(
+        action_mask=np.ones((2, 3, 4, 1), bool),
+        threshold=np.ones((2, 1)),
+        n_states=np.array([3.0]),
+        n_actions=np.array([4.0]),
+        episodes=np.array([25.0]),
+        delta=np.array([delta]),
+        slater_margin=np.ones(1),
+    )
+    reward, cost = monitor.concentration_bounds(problem, 1, 25)
+    azuma = 2 * np.sqrt(2 * 25 * (10 - np.log(300)))
+    np.testing.assert_allclose([reward, cost], 4 * np.sqrt(2 * 12 * 25 * 10) + azuma * np.ones((2, 1)), rtol=1e-12)
+    _, more = monitor.concentration_bounds(problem, 7, 25)
+    np.testing.assert_allclose(more, 4 * np.sqrt(2 * 12 * 25 * (10 + np.log(7))) + azuma, rtol=1e-12)
 
 
 @pytest.mark.slow

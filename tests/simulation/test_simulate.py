@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import cpdpo_jax as cp
+from cpdpo_jax.exact.lp import evaluate
 from cpdpo_jax.learners import Info, Learner, NoHyperparameters
 from tests.support import random_cmdp
 
@@ -73,7 +74,7 @@ def test_metrics_of_fixed_policies(cmdp):
     """The uniform policy's sums are T times its gaps; strong is at least weak, always."""
     result = run("uniform", cmdp, seeds=2, checkpoints=[10, 300])
     uniform = np.asarray(cmdp.action_mask) / np.maximum(np.asarray(cmdp.action_mask).sum(2, keepdims=True), 1)
-    value, *costs = cp.oracle.evaluate(cmdp.transition, uniform, np.concatenate([cmdp.reward[None], cmdp.cost]))
+    value, *costs = evaluate(cmdp.transition, uniform, np.concatenate([cmdp.reward[None], cmdp.cost]))
     gaps = np.array([cp.solve(cmdp).value - value, *(np.array(costs) - cmdp.threshold)])
     for at, t in enumerate((10, 300)):
         data = result.data.isel(learner=0, instance=0, setting=0, episode=at)

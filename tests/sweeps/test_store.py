@@ -165,6 +165,7 @@ def test_kill_9_and_resume_give_the_same_bytes(tmp_path):
         process.send_signal(number)
         codes.append(process.wait())
         contents(out)  # every finished file can be read
+    assert -signal.SIGKILL in codes  # else it was never killed at work
     assert codes[2] in (130, 0)
     subprocess.run([*command, "resume", str(out), *flags], check=True, capture_output=True)
     assert contents(out) == contents(whole)
