@@ -204,14 +204,15 @@ def _report(asked: arguments.Report) -> int:
 
 
 def _solve(asked: arguments.Solve) -> int:
-    import cpdpo_jax as cp
+    from cpdpo_jax import envs
+    from cpdpo_jax.exact.optimum import solve
 
     table = configuration.parse_environment(asked.environment)
-    cmdp = cp.envs.make(table.pop("name"), **table)
+    cmdp = envs.make(table.pop("name"), **table)
     if not asked.json:
         print(cmdp.describe())
         return 0
-    solution = cp.solve(cmdp)
+    solution = solve(cmdp)
     names = ("value", "slater_margin", "multipliers", "unconstrained_value", "gap", "violation")
     values = {name: getattr(solution, name) for name in names if hasattr(solution, name)}
     print(json.dumps({name: getattr(value, "tolist", lambda value=value: value)() for name, value in values.items()}))

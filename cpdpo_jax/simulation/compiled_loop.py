@@ -142,10 +142,8 @@ def advance_compiled(
         times = i * stretch + jnp.arange(stretch, dtype=jnp.int32)
         return jax.lax.scan(step, state, times, unroll=stretch == 1)[0]
 
-    def loop(state: LoopState) -> LoopState:
-        return jax.lax.fori_loop(first // stretch, last // stretch, stretches, state)
-
-    return single_cpu_function(loop, state)
+    begin, end = first // stretch, last // stretch
+    return single_cpu_function(lambda state: jax.lax.fori_loop(begin, end, stretches, state), state)
 
 
 def compensated_add(sums: Any, carry: Any, terms: Any) -> tuple[Any, Any]:

@@ -126,7 +126,7 @@ def test_blocks_are_narrow_and_not_padded(monkeypatch: pytest.MonkeyPatch) -> No
         return run_block(work, lane, *more)
 
     monkeypatch.setattr("cpdpo_jax.simulation.simulate.run_block", counting)
-    monkeypatch.setattr("cpdpo_jax.simulation.simulate.cores", lambda: 2)
+    monkeypatch.setattr("cpdpo_jax.simulation.workers.cores", lambda: 2)
     run("optcmdp_bonus", random_cmdp(3, 3, 2, 2, seed=5), seeds=5, episodes=3)
     assert sorted(seen) == [2, 3]
 
