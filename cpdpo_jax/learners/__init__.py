@@ -4,6 +4,7 @@ One module per learner; `names()` lists them, `get(name)` finds one, `register` 
 """
 
 from cpdpo_jax.learners import (
+    cpd_oppo,
     cpdpo,
     fixed,
     optcmdp,
@@ -20,6 +21,7 @@ __all__ = [
     "Learner",
     "NoHyperparameters",
     "Problem",
+    "cpd_oppo",
     "cpdpo",
     "fixed",
     "get",
