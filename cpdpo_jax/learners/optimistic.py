@@ -21,7 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from cpdpo_jax.common.types import Trajectory
-from cpdpo_jax.kernels.loops import backwards, batch_shape, fold
+from cpdpo_jax.kernels.loops import layer, scan_layers_backwards, unrolled_sum, with_layer
+from cpdpo_jax.kernels.shapes import batch_shape
 from cpdpo_jax.learners.base import Info, Problem
 from cpdpo_jax.learners.estimates import Estimates, empty, observe, visited_pairs
 
@@ -81,9 +82,14 @@ def from_estimates(estimates: Estimates) -> Statistics:
 
 def _deviation(counts: jax.Array, dtype: Any, axis: int) -> jax.Array:
     """sum_y sqrt(p (1-p)) = sum_y sqrt(M (n-M)) / n over the next states, which are on `axis`."""
-    at = (slice(None),) * axis
-    n = fold(counts.shape[axis], lambda y: counts[*at, y])
-    total = fold(counts.shape[axis], lambda y: jnp.sqrt(counts[*at, y].astype(dtype) * (n - counts[*at, y])))
+    leading = (slice(None),) * axis
+    n = unrolled_sum(counts.shape[axis], lambda y: counts[*leading, y])
+
+    def term(y: int) -> jax.Array:
+        m = counts[*leading, y]
+        return jnp.sqrt(m.astype(dtype) * (n - m))
+
+    total = unrolled_sum(counts.shape[axis], term)
     return total / jnp.maximum(n, 1)
 
 
@@ -118,24 +124,34 @@ def truncated_evaluation(
     bonuses, ceiling [K,L,*B] -> (Q [K,L,S,A,*B], V(x_0) [K,*B]). Each payoff is evaluated and truncated apart.
     """
     n_layers, n_states, n_actions = policy.shape[:3]
-    batch = batch_shape(policy.ndim - 3, (counts, 4), (visits, 3), (policy, 3), (payoff, 4))
+    pairs = (n_layers, n_states, n_actions)
+    batch = batch_shape(
+        policy.ndim - 3,
+        counts=(counts, (n_layers - 1, *pairs[1:], n_states)),
+        visits=(visits, pairs),
+        policy=(policy, pairs),
+        payoff=(payoff, (None, *pairs)),
+        ceiling=(ceiling, (payoff.shape[0], n_layers)),
+    )
     per_visit = 1 / visits
     action_values = jnp.zeros((*payoff.shape[:4], *batch), payoff.dtype)
     values = jnp.zeros((n_layers, payoff.shape[0], n_states, *batch), payoff.dtype)
 
     def truncated(k: Any, q: jax.Array, both: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         action_values, values = both
-        action_values = action_values.at[:, k].set(jnp.clip(q, 0, ceiling[:, k, None, None]))
-        pi, of_pairs = policy[k], action_values[:, k]
-        return action_values, values.at[k].set(fold(n_actions, lambda a: pi[None, :, a] * of_pairs[:, :, a]))
+        clipped = jnp.clip(q, 0, layer(ceiling, k, axis=1)[:, None, None])
+        action_values = with_layer(action_values, k, clipped, axis=1)
+        pi, stored = layer(policy, k), layer(action_values, k, axis=1)
+        return action_values, with_layer(values, k, unrolled_sum(n_actions, lambda a: pi[None, :, a] * stored[:, :, a]))
 
-    def step(k: Any, both: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        arrivals, ahead = counts[k], both[1][k + 1]
-        total = fold(n_states, lambda y: arrivals[None, :, :, y].astype(payoff.dtype) * ahead[:, y, None, None])
-        return truncated(k, payoff[:, k] + per_visit[k] * total, both)
+    def step(k: jax.Array, both: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        arrivals, ahead = layer(counts, k), layer(both[1], k + 1)
+        total = unrolled_sum(n_states, lambda y: arrivals[None, :, :, y].astype(payoff.dtype) * ahead[:, y, None, None])
+        return truncated(k, layer(payoff, k, axis=1) + layer(per_visit, k) * total, both)
 
-    start = truncated(n_layers - 1, payoff[:, -1], (action_values, values))
-    action_values, values = backwards(n_layers - 1, n_states, step, start)
+    last = jnp.broadcast_to(payoff[:, -1], (payoff.shape[0], n_states, n_actions, *batch))
+    start = truncated(n_layers - 1, last, (action_values, values))
+    action_values, values = scan_layers_backwards(n_layers - 1, n_states, step, start)
     return action_values, values[0, :, 0]
 
 
@@ -164,7 +180,7 @@ def steps_to_go(payoffs: jax.Array) -> jax.Array:
 
 def lagrangian(action_values: jax.Array, multipliers: jax.Array) -> jax.Array:
     """Q = Q^r - sum_i lambda_i Q^{g_i}: [1+M,...,B], [M,B] -> [...,B]."""
-    return action_values[0] - fold(len(multipliers), lambda i: multipliers[i] * action_values[1 + i])
+    return action_values[0] - unrolled_sum(len(multipliers), lambda i: multipliers[i] * action_values[1 + i])
 
 
 def info(multipliers: jax.Array) -> Info:

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cpdpo_jax.common.types import Array
-from cpdpo_jax.kernels.loops import fold
+from cpdpo_jax.kernels.loops import unrolled_sum
 from cpdpo_jax.kernels.occupancy import occupancy_bounds_in_box
 from cpdpo_jax.kernels.values import policy_value
 from cpdpo_jax.kernels.widths import hoeffding_width
@@ -58,9 +58,9 @@ def occupancy(transition: jax.Array, policy: jax.Array) -> jax.Array:
     for k in range(n_layers - 1):
 
         def arriving(x: int, k=k, q=q) -> jax.Array:
-            return q[k, x] * fold(n_actions, lambda a: policy[k, x, a] * transition[k, x, a])
+            return q[k, x] * unrolled_sum(n_actions, lambda a: policy[k, x, a] * transition[k, x, a])
 
-        q = q.at[k + 1].set(fold(n_states, arriving))
+        q = q.at[k + 1].set(unrolled_sum(n_states, arriving))
     return q
 
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cpdpo_jax.common.types import CMDP, Trajectory
-from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES, fold
+from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES, unrolled_sum
 
 
 class Model(NamedTuple):
@@ -96,7 +96,7 @@ def rollout(model: Model, policy: jax.Array, uniforms: jax.Array, noise: str) ->
     actions = jnp.zeros((n_layers, *lanes), jnp.int32)
     for k in range(n_layers):
         passed = (at_index(states[k], until[k]) <= uniforms[k, 0]).astype(jnp.int32)  # [A,B]
-        actions = actions.at[k].set(fold(n_actions, lambda a, passed=passed: passed[a]))
+        actions = actions.at[k].set(unrolled_sum(n_actions, lambda a, passed=passed: passed[a]))
         if k + 1 == n_layers:
             break
         arrival = model.arrival[k]
@@ -105,7 +105,7 @@ def rollout(model: Model, policy: jax.Array, uniforms: jax.Array, noise: str) ->
         else:
             row = at_index(actions[k], at_index(states[k], arrival))
         passed = (row <= uniforms[k, 1]).astype(jnp.int32)
-        states = states.at[k + 1].set(fold(n_states, lambda y, passed=passed: passed[y]))
+        states = states.at[k + 1].set(unrolled_sum(n_states, lambda y, passed=passed: passed[y]))
     mean = at_pairs(states, actions, model.payoff)  # [1+M,L,B]
     drawn = sample(mean, jnp.moveaxis(uniforms[:, 2:], 1, 0), model.concentration, noise)
     return Trajectory(state=states, action=actions, reward=drawn[0], cost=drawn[1:])

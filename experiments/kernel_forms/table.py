@@ -73,7 +73,7 @@ def sorted_extreme(lower, spread, slack, excess, f, maximize) -> jax.Array:
         filled = filled + spreads[j]
         given = jnp.minimum(filled, slack)
         total, before = total + ranked[j] * (given - before), given
-    return total + loops.fold(n, lambda j: lower(j) * f[j])
+    return total + loops.unrolled_sum(n, lambda j: lower(j) * f[j])
 
 
 def batched(form: Callable | None, narrow: int) -> Callable:

@@ -79,9 +79,10 @@ def single_cpu_function(loop: Any, carry: Any) -> tuple[Any, Any]:
     return jax.tree.unflatten(structure, results), reads
 
 
-_WORDS = """add and broadcast_in_dim concatenate cond convert_element_type cumsum custom_jvp_call div eq exp ge gt iota
-is_finite jit le log lt max min mul neg not or pow integer_pow reduce_or reshape rev scan while scatter select_n
-shift_left shift_right_logical slice sqrt squeeze stack sub transpose xor abs sign clamp"""
+_WORDS = """abs add and broadcast_in_dim clamp concatenate cond convert_element_type cumsum custom_jvp_call div
+dynamic_slice dynamic_update_slice eq exp ge gt integer_pow iota is_finite jit le log lt max min mul neg not or pow
+reduce_or reshape rev scan scatter select_n shift_left shift_right_logical sign slice sqrt squeeze stack sub transpose
+while xor"""
 _PLAIN = frozenset(_WORDS.split())  # operations that are elementwise or only move data: all of CPD-PO's
 
 
