@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from cpdpo_jax.kernels.cpu.switch import compiled_kernels, over_lanes
+from cpdpo_jax.kernels.cpu.switch import compiled_kernel, over_lanes
 from cpdpo_jax.kernels.extreme import Box, extreme, make_box
 from cpdpo_jax.kernels.loops import layer, scan_layers_backwards, unrolled_sum, with_layer
 from cpdpo_jax.kernels.shapes import batch_shape
@@ -52,12 +52,12 @@ def dilated_bonus_in_box(policy: jax.Array, bonus: jax.Array, box: Box, dilation
         bonus=(bonus, (n_layers, n_states)),
         box=(box.lower, (n_layers - 1, n_states, n_actions, n_states)),
     )
-    compiled = compiled_kernels(n_states)
+    dtype = jnp.result_type(policy, bonus, box.lower, dilation)
+    compiled = compiled_kernel("dilated_bonus", n_states, dtype)
     if compiled is not None:
         factor = jnp.broadcast_to(dilation, batch)
         parts = (box.lower, 4), (box.spread, 4), (box.slack, 3)
-        return over_lanes(compiled.dilated_bonus, (policy, 3), (bonus, 2), (factor, 0), *parts)[0]
-    dtype = jnp.result_type(policy, bonus, box.lower, dilation)
+        return over_lanes(compiled, (policy, 3), (bonus, 2), (factor, 0), *parts)[0]
     dilated = jnp.zeros((n_layers, n_states, n_actions, *batch), dtype)
     ahead = jnp.zeros((n_layers, n_states, *batch), dtype)  # sum_a pi(a|x) B(x,a)
 

@@ -15,7 +15,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from cpdpo_jax.kernels.cpu.switch import compiled_kernels, over_lanes
+from cpdpo_jax.kernels.cpu.switch import compiled_kernel, over_lanes
 from cpdpo_jax.kernels.extreme import Box, extreme, make_box
 from cpdpo_jax.kernels.loops import (
     MAX_UNROLLED_STATES,
@@ -78,10 +78,10 @@ def occupancy_bounds_in_box(policy: jax.Array, box: Box) -> tuple[jax.Array, jax
         policy=(policy, (n_layers, n_states, n_actions)),
         box=(box.lower, (n_layers - 1, n_states, n_actions, n_states)),
     )
-    compiled = compiled_kernels(n_states)
+    compiled = compiled_kernel("occupancy_bounds", n_states, jnp.result_type(policy, box.lower))
     if compiled is not None:
         parts = (box.lower, 4), (box.spread, 4), (box.slack, 3), (box.excess, 3)
-        low, up = over_lanes(compiled.occupancy_bounds, (policy, 3), *parts)
+        low, up = over_lanes(compiled, (policy, 3), *parts)
         return low, up
     reach = _reach_narrow if n_states <= MAX_UNROLLED_STATES else _reach_wide
     up = jnp.clip(reach(policy, box, batch, maximize=True), 0, 1)

@@ -28,8 +28,7 @@ import numpy as np
 from optax.projections import projection_non_negative
 
 from cpdpo_jax.common.types import Array, Trajectory
-from cpdpo_jax.kernels.loops import layer, scan_layers_backwards, unrolled_sum, with_layer
-from cpdpo_jax.kernels.maximiser import maximising_transition
+from cpdpo_jax.kernels import layer, maximising_transition, scan_layers_backwards, unrolled_sum, with_layer
 from cpdpo_jax.learners import base, optimistic
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.estimates import Estimates, empty, observe
@@ -118,7 +117,8 @@ def _greedy(values: jax.Array, mask: jax.Array) -> jax.Array:
     for a in range(1, values.shape[1]):
         better = mask[:, a] & (values[:, a] > largest)
         largest, chosen = jnp.where(better, values[:, a], largest), jnp.where(better, a, chosen)
-    return mask & (jnp.arange(values.shape[1])[None, :, None] == chosen[:, None])
+    actions = jnp.arange(values.shape[1]).reshape(-1, *(1,) * (values.ndim - 2))
+    return mask & (actions == chosen[:, None])
 
 
 def init(problem: Problem, hyper: Hyperparameters) -> State:

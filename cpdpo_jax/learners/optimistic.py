@@ -21,8 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cpdpo_jax.common.types import Trajectory
-from cpdpo_jax.kernels.loops import layer, scan_layers_backwards, unrolled_sum, with_layer
-from cpdpo_jax.kernels.shapes import batch_shape
+from cpdpo_jax.kernels import batch_shape, layer, scan_layers_backwards, unrolled_sum, with_layer
 from cpdpo_jax.learners.base import Info, Problem
 from cpdpo_jax.learners.estimates import Estimates, empty, observe, visited_pairs
 
@@ -63,12 +62,14 @@ def nothing_seen(problem: Problem) -> Statistics:
 def count(statistics: Statistics, trajectory: Trajectory) -> Statistics:
     """Count one episode. The transitions, by far the largest array, are touched at the visited rows only."""
     before = statistics.estimates
-    n_layers, n_states, n_actions, lanes = before.visits.shape
+    n_layers, n_states, n_actions, *batch = before.visits.shape
     state, action = trajectory.state[:-1], trajectory.action[:-1]
-    where = jnp.arange(n_layers - 1)[:, None], state, action, trajectory.state[1:], jnp.arange(lanes)
+    lane = (jnp.arange(size).reshape(-1, *(1,) * (len(batch) - 1 - i)) for i, size in enumerate(batch))
+    layers = jnp.arange(n_layers - 1).reshape(-1, *(1,) * len(batch))
+    where = layers, state, action, trajectory.state[1:], *lane
     transitions = before.transitions.at[where].add(1, mode="promise_in_bounds", unique_indices=True)
     estimates = observe(before, trajectory)._replace(transitions=transitions)
-    flat = transitions.reshape(n_layers - 1, n_states * n_actions, n_states, lanes)
+    flat = transitions.reshape(n_layers - 1, n_states * n_actions, n_states, *batch)
     rows = jnp.take_along_axis(flat, (state * n_actions + action)[:, None, None], axis=1)[:, 0]  # [L-1,S,B]
     deviation = _deviation(rows, statistics.deviation.dtype, axis=1)[:, None, None]
     visited = visited_pairs(trajectory, n_states, n_actions)[:-1]
@@ -172,10 +173,11 @@ def optimistic_payoffs(problem: Problem, hyper: Any, statistics: Statistics) -> 
 
 
 def steps_to_go(payoffs: jax.Array) -> jax.Array:
-    """H - h, the ceiling of payoffs in [0,1]: [K,L,S,A,B] -> [K,L,1]. (Costs respect it by themselves.)"""
+    """H - h, the ceiling of payoffs in [0,1] (costs respect it by themselves): [K,L,S,A,*B] -> [K,L,*1]."""
     n_payoffs, n_layers = payoffs.shape[:2]
-    to_go = jnp.arange(n_layers, 0, -1, dtype=payoffs.dtype)[None, :, None]
-    return jnp.broadcast_to(to_go, (n_payoffs, n_layers, 1))
+    lanes = (1,) * (payoffs.ndim - 4)
+    to_go = jnp.arange(n_layers, 0, -1, dtype=payoffs.dtype).reshape(1, -1, *lanes)
+    return jnp.broadcast_to(to_go, (n_payoffs, n_layers, *lanes))
 
 
 def lagrangian(action_values: jax.Array, multipliers: jax.Array) -> jax.Array:

@@ -29,7 +29,7 @@ import numpy as np
 from optax.projections import projection_box
 
 from cpdpo_jax.common.types import Array, Trajectory
-from cpdpo_jax.kernels.loops import unrolled_sum
+from cpdpo_jax.kernels import unrolled_sum
 from cpdpo_jax.learners import base, optimistic, optprimaldual
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.optprimaldual import State

@@ -14,7 +14,8 @@ import jax
 import jax.numpy as jnp
 
 from cpdpo_jax.common.types import Array, Trajectory
-from cpdpo_jax.kernels.cpu.switch import single_cpu_function
+from cpdpo_jax.kernels.cpu.single_function import single_cpu_function
+from cpdpo_jax.kernels.sums import compensated_add
 from cpdpo_jax.kernels.values import policy_value
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.simulation import monitor
@@ -126,13 +127,6 @@ def advance_compiled(
         return jax.lax.fori_loop(first, last, episode, run)
 
     return single_cpu_function(loop, run)
-
-
-def compensated_add(sums: Any, carry: Any, terms: Any) -> tuple[Any, Any]:
-    """Kahan's summation, leaf by leaf: (sums + terms, what that rounding lost)."""
-    added = jax.tree.map(jnp.subtract, terms, carry)
-    total = jax.tree.map(jnp.add, sums, added)
-    return total, jax.tree.map(lambda new, old, y: (new - old) - y, total, sums, added)
 
 
 def replay(
