@@ -5,9 +5,10 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from cpdpo_jax.kernels.cpu.switch import compiled_kernels, over_lanes
+from cpdpo_jax.kernels.cpu.switch import compiled_kernel, over_lanes
 from cpdpo_jax.kernels.extreme import Box, extreme, make_box
-from cpdpo_jax.kernels.loops import batch_shape, fold
+from cpdpo_jax.kernels.loops import layer, scan_layers_backwards, unrolled_sum, with_layer
+from cpdpo_jax.kernels.shapes import batch_shape
 
 
 @jax.jit
@@ -16,13 +17,15 @@ def exploration_bonus(policy: jax.Array, low: jax.Array, up: jax.Array, explorat
 
     policy [L,S,A,*B], low and up [L,S,*B], exploration (gamma) a scalar or [*B] -> [L,S,*B].
     """
-    n_layers, _, n_actions = policy.shape[:3]
+    n_layers, n_states, n_actions = policy.shape[:3]
+    states = (n_layers, n_states)
+    batch_shape(policy.ndim - 3, policy=(policy, (*states, n_actions)), low=(low, states), up=(up, states))
 
     def term(a: int) -> jax.Array:
         pi = policy[:, :, a]
         return pi * (n_layers * (3 * exploration + pi * (up - low))) / (pi * up + exploration)
 
-    return fold(n_actions, term)
+    return unrolled_sum(n_actions, term)
 
 
 @jax.jit
@@ -34,32 +37,47 @@ def dilated_bonus(
     policy [L,S,A,*B], bonus [L,S,*B], lower and upper [L-1,S,A,S,*B], dilation a scalar or [*B]
     (1 + 1/L in the paper, 1 for none) -> [L,S,A,*B]; finite but meaningless at masked pairs.
     """
-    batch_shape(policy.ndim - 3, (policy, 3), (bonus, 2), (lower, 4), (upper, 4))
+    n_layers, n_states, n_actions = policy.shape[:3]
+    box = (n_layers - 1, n_states, n_actions, n_states)
+    batch_shape(policy.ndim - 3, lower=(lower, box), upper=(upper, box))
     return dilated_bonus_in_box(policy, bonus, make_box(lower, upper), dilation)
 
 
 def dilated_bonus_in_box(policy: jax.Array, bonus: jax.Array, box: Box, dilation: jax.Array) -> jax.Array:
-    """`dilated_bonus` for a box whose sums are already made."""
+    """`dilated_bonus` for a `Box`, whose sums are already made."""
     n_layers, n_states, n_actions = policy.shape[:3]
-    batch = batch_shape(policy.ndim - 3, (policy, 3), (bonus, 2), (box.lower, 4))
-    compiled = compiled_kernels(n_states)
+    batch = batch_shape(
+        policy.ndim - 3,
+        policy=(policy, (n_layers, n_states, n_actions)),
+        bonus=(bonus, (n_layers, n_states)),
+        box=(box.lower, (n_layers - 1, n_states, n_actions, n_states)),
+    )
+    dtype = jnp.result_type(policy, bonus, box.lower, dilation)
+    compiled = compiled_kernel("dilated_bonus", n_states, dtype)
     if compiled is not None:
         factor = jnp.broadcast_to(dilation, batch)
         parts = (box.lower, 4), (box.spread, 4), (box.slack, 3)
-        return over_lanes(compiled.dilated_bonus, (policy, 3), (bonus, 2), (factor, 0), *parts)[0]
-    dtype = jnp.result_type(policy, bonus, box.lower, dilation)
-    dilated = jnp.zeros((n_layers, n_states, n_actions, *batch), dtype).at[-1].set(bonus[-1, :, None])
-    ahead = jnp.zeros((n_layers, n_states, *batch), dtype).at[-1].set(bonus[-1])  # sum_a pi(a|x) B(x,a)
-    for k in reversed(range(n_layers - 1)):
-        lower, spread = box.lower[k], box.spread[k]
+        return over_lanes(compiled, (policy, 3), (bonus, 2), (factor, 0), *parts)[0]
+    dilated = jnp.zeros((n_layers, n_states, n_actions, *batch), dtype)
+    ahead = jnp.zeros((n_layers, n_states, *batch), dtype)  # sum_a pi(a|x) B(x,a)
+
+    def step(k: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        dilated, ahead = carry
+        rows = Box(*(layer(part, k) for part in box))
         best = extreme(
-            lambda j, lower=lower: lower[:, :, j],
-            lambda j, spread=spread: spread[:, :, j],
-            box.slack[k],
-            box.excess[k],
-            ahead[k + 1][:, None, None],
+            lambda j: rows.lower[:, :, j],
+            lambda j: rows.spread[:, :, j],
+            rows.slack,
+            rows.excess,
+            layer(ahead, k + 1)[:, None, None],
             maximize=True,
         )
-        dilated = dilated.at[k].set(bonus[k, :, None] + dilation * best)
-        ahead = ahead.at[k].set(fold(n_actions, lambda a, k=k, of=dilated: policy[k, :, a] * of[k, :, a]))
-    return dilated
+        here = layer(bonus, k)[:, None] + dilation * best
+        pi, dilated = layer(policy, k), with_layer(dilated, k, here)
+        stored = layer(dilated, k)  # not `here`: XLA would compute it again inside the average
+        return dilated, with_layer(ahead, k, unrolled_sum(n_actions, lambda a: pi[:, a] * stored[:, a]))
+
+    last = jnp.broadcast_to(bonus[-1].astype(dtype), (n_states, *batch))
+    dilated = with_layer(dilated, n_layers - 1, jnp.broadcast_to(last[:, None], (n_states, n_actions, *batch)))
+    ahead = with_layer(ahead, n_layers - 1, last)
+    return scan_layers_backwards(n_layers - 1, n_states, step, (dilated, ahead))[0]

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES, fold, rolling_fold
+from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES, rolling_reduce, unrolled_reduce, unrolled_sum
 
 
 class Box(NamedTuple):
@@ -30,10 +30,10 @@ class Box(NamedTuple):
 
 def make_box(lower: jax.Array, upper: jax.Array, axis: int = 3) -> Box:
     """The box between `lower` and `upper`, whose next-state axis is `axis`."""
-    at = (slice(None),) * axis
+    leading = (slice(None),) * axis
 
     def rest(array: jax.Array) -> jax.Array:
-        return 1 - fold(array.shape[axis], lambda j: array[*at, j])
+        return 1 - unrolled_sum(array.shape[axis], lambda j: array[*leading, j])
 
     return Box(lower=lower, spread=upper - lower, slack=rest(lower), excess=rest(upper))
 
@@ -58,16 +58,17 @@ def extreme(
     """
     n_states = f.shape[0]
     farther, best_of, sign = (jnp.maximum, jnp.minimum, 1) if maximize else (jnp.minimum, jnp.maximum, -1)
-    of, room = [f[j] for j in range(n_states)], [spread(j) for j in range(n_states)]  # sliced once: tracing takes time
-    placed = fold(n_states, lambda j: lower(j) * of[j])
+    target, room = [f[j] for j in range(n_states)], [spread(j) for j in range(n_states)]  # once: tracing takes time
+    placed = unrolled_sum(n_states, lambda j: lower(j) * target[j])
     if n_states <= MAX_UNROLLED_STATES:
 
         def at_breakpoint(f_i: jax.Array) -> jax.Array:
-            return excess * f_i + fold(n_states, lambda j: room[j] * farther(of[j], f_i))
+            return excess * f_i + unrolled_sum(n_states, lambda j: room[j] * farther(target[j], f_i))
 
-        return placed + fold(n_states, lambda i: at_breakpoint(of[i]), best_of)
+        return placed + unrolled_reduce(n_states, lambda i: at_breakpoint(target[i]), best_of)
 
     def from_breakpoint(f_i: jax.Array) -> jax.Array:  # differences: e f_i would cancel badly, |e| grows with the width
-        return slack * f_i + sign * fold(n_states, lambda j: room[j] * jnp.maximum(sign * (of[j] - f_i), 0))
+        beyond = unrolled_sum(n_states, lambda j: room[j] * jnp.maximum(sign * (target[j] - f_i), 0))
+        return slack * f_i + sign * beyond
 
-    return placed + rolling_fold(f, from_breakpoint, best_of)
+    return placed + rolling_reduce(f, from_breakpoint, best_of)

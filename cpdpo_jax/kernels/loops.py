@@ -1,9 +1,10 @@
 """Loops over short axes, written so that the trailing batch axes stay vectorised.
 
 What XLA's CPU compiler vectorises decides the speed here (measured, see `experiments/kernel_forms`): sums of static
-slices are vectorised over the batch, reductions over a short axis and anything with a dynamic index are not. So loops
-over layers, states and actions are unrolled in Python, and results are written into a buffer layer by layer: that also
-keeps XLA from computing a layer again inside each of its readers. Very wide layers are the exception (`backwards`).
+slices are vectorised over the batch, reductions over a short axis and anything with a dynamic index are not. So sums
+over states and actions are unrolled in Python, and the recursion over layers is a `lax.scan` over layer INDICES that
+carries the buffer of results and is unrolled when it is lowered: its indices are constants then. (A scan that returns
+the layers as its stacked output is 5 times slower: XLA computes a layer again inside each of its readers.)
 """
 
 from __future__ import annotations
@@ -14,16 +15,20 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
-MAX_UNROLLED_STATES = (
-    8  # layers up to this width have their breakpoints unrolled; wider ones loop over them, or are `compiled`
-)
+MAX_UNROLLED_STATES = 8  # layers up to this width have their breakpoints unrolled; wider ones loop over them
 
-WIDE = 32  # the loop over layers wider than this is compiled, not unrolled
+MAX_STATES_OF_UNROLLED_LAYERS = 32  # the scan over layers wider than this stays a loop
 
 
-def fold(length: int, term: Callable[[int], Any], combine: Callable = operator.add) -> Any:
+def unrolled_sum(length: int, term: Callable[[int], Any]) -> Any:
+    """term(0) + term(1) + ... + term(length - 1), from the left, unrolled."""
+    return unrolled_reduce(length, term, operator.add)
+
+
+def unrolled_reduce(length: int, term: Callable[[int], Any], combine: Callable[[Any, Any], Any]) -> Any:
     """combine(... combine(term(0), term(1)) ..., term(length - 1)), unrolled."""
     total = term(0)
     for i in range(1, length):
@@ -31,8 +36,8 @@ def fold(length: int, term: Callable[[int], Any], combine: Callable = operator.a
     return total
 
 
-def rolling_fold(array: jax.Array, term: Callable[[jax.Array], jax.Array], combine: Callable) -> jax.Array:
-    """`fold` of term(array[i]) over the first axis as a compiled loop.
+def rolling_reduce(array: jax.Array, term: Callable[[jax.Array], jax.Array], combine: Callable) -> jax.Array:
+    """`unrolled_reduce` of term(array[i]) over the first axis, but as a compiled loop.
 
     The array is rolled instead of indexed: a dynamic index would keep XLA from vectorising the term.
     """
@@ -45,25 +50,36 @@ def rolling_fold(array: jax.Array, term: Callable[[jax.Array], jax.Array], combi
     return lax.fori_loop(1, array.shape[0], body, start)[1]
 
 
-def backwards(n_steps: int, n_states: int, step: Callable[[Any, Any], Any], carry: Any) -> Any:
-    """step(0, step(1, ... step(n_steps - 1, carry))): a recursion over layers, k being an index or a traced one.
+def scan_layers(n_steps: int, n_states: int, step: Callable[[jax.Array, Any], Any], carry: Any) -> Any:
+    """step(n_steps - 1, ... step(1, step(0, carry))): a recursion forwards; see `scan_layers_backwards`."""
+    return _scan(n_steps, step, carry, reverse=False, unroll=n_states <= MAX_STATES_OF_UNROLLED_LAYERS)
 
-    Unrolled, but not for layers of more than `WIDE` states: 30 layers of 64 states then compile in a fourteenth of the
-    time and run a fifth longer (in narrow ones the dynamic index would cost up to five times). The same bits.
+
+def scan_layers_backwards(
+    n_steps: int, n_states: int, step: Callable[[jax.Array, Any], Any], carry: Any, unroll: bool = True
+) -> Any:
+    """step(0, step(1, ... step(n_steps - 1, carry))): a recursion over layers as one `lax.scan` over their indices.
+
+    `step(k, carry)` reads layer k of its arrays with `layer` and writes it into the carry with `with_layer`. Layers of
+    up to `MAX_STATES_OF_UNROLLED_LAYERS` states are unrolled: k becomes a constant, every slice a static one, and XLA's
+    program has no loop. Wider ones loop: 30 layers of 64 states then compile in a fourteenth of the time and run a
+    fifth longer (in narrow ones the dynamic index would cost up to five times). The same bits.
     """
-    if n_states > WIDE:
-        return lax.fori_loop(0, n_steps, lambda i, carry: step(n_steps - 1 - i, carry), carry)
-    for k in reversed(range(n_steps)):
-        carry = step(k, carry)
-    return carry
+    return _scan(n_steps, step, carry, reverse=True, unroll=unroll and n_states <= MAX_STATES_OF_UNROLLED_LAYERS)
 
 
-def batch_shape(rank: int, *arrays: tuple[jax.Array, int]) -> tuple[int, ...]:
-    """The common trailing shape of arrays, each given with its number of problem axes; size 1 broadcasts."""
-    for array, axes in arrays:
-        if array.ndim != axes + rank:
-            raise ValueError(
-                f"an array of shape {array.shape} has {array.ndim - axes} trailing batch axes where the policy has "
-                f"{rank}; give every argument the policy's trailing axes (size 1 broadcasts)."
-            )
-    return jnp.broadcast_shapes(*(array.shape[axes:] for array, axes in arrays))
+def _scan(n_steps: int, step: Callable, carry: Any, reverse: bool, unroll: bool) -> Any:
+    if n_steps == 0:  # one layer: there is nothing of which the body could be traced
+        return carry
+    indices = np.arange(n_steps, dtype=np.int32)  # a literal: XLA folds slices of it, not of an iota
+    return lax.scan(lambda carry, k: (step(k, carry), None), carry, indices, reverse=reverse, unroll=unroll)[0]
+
+
+def layer(array: jax.Array, k: jax.Array | int, axis: int = 0) -> jax.Array:
+    """array[k] along `axis`, for an index that a scan hands out: always within bounds."""
+    return lax.dynamic_index_in_dim(array, k, axis, keepdims=False)
+
+
+def with_layer(array: jax.Array, k: jax.Array | int, value: jax.Array, axis: int = 0) -> jax.Array:
+    """`array` with `value` at index k of `axis`."""
+    return lax.dynamic_update_index_in_dim(array, value, k, axis)

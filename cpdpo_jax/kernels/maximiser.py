@@ -11,7 +11,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from cpdpo_jax.kernels.loops import fold
+from cpdpo_jax.kernels.loops import unrolled_sum
 
 
 @jax.jit
@@ -25,6 +25,6 @@ def maximising_transition(lower: jax.Array, upper: jax.Array, f: jax.Array) -> j
     index = jnp.arange(n_next).reshape(-1, *(1,) * (f.ndim - 1))
     before = [(f[i] > f) | ((f[i] == f) & (i < index)) for i in range(n_next)]  # i before j: [S' of j,*B] each
     spread = upper - lower
-    slack = 1 - fold(n_next, lambda j: lower[:, :, j])
-    taken = fold(n_next, lambda i: jnp.where(before[i], spread[:, :, i, None], 0))  # [S,A,S',*B]
+    slack = 1 - unrolled_sum(n_next, lambda j: lower[:, :, j])
+    taken = unrolled_sum(n_next, lambda i: jnp.where(before[i], spread[:, :, i, None], 0))  # [S,A,S',*B]
     return lower + jnp.clip(slack[:, :, None] - taken, 0, spread)

@@ -14,13 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from cpdpo_jax.common.types import Array, Trajectory
-from cpdpo_jax.kernels.dual import dual_max, lagrangian_loss
-from cpdpo_jax.kernels.values import policy_value
-from cpdpo_jax.kernels.widths import hoeffding_width
+from cpdpo_jax.kernels import at_pairs, dual_max, hoeffding_width, lagrangian_loss, policy_value
 from cpdpo_jax.learners import base, podb
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.estimates import Estimates, empty, observe
-from cpdpo_jax.simulation.rollout import at_pairs
 
 
 class Hyperparameters(NamedTuple):

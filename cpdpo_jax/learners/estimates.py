@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from cpdpo_jax.common.types import Trajectory
+from cpdpo_jax.kernels import compensated_add
 from cpdpo_jax.learners.base import Problem
 
 
@@ -22,11 +23,12 @@ class Estimates(NamedTuple):
 
 def empty(problem: Problem) -> Estimates:
     """Nothing visited yet."""
-    n_layers, n_states, n_actions, lanes = problem.action_mask.shape
-    payoff = jnp.zeros((1 + problem.threshold.shape[0], n_layers, n_states, n_actions, lanes), problem.threshold.dtype)
+    shape = problem.action_mask.shape
+    n_layers, n_states, n_actions, *batch = shape
+    payoff = jnp.zeros((1 + problem.threshold.shape[0], *shape), problem.threshold.dtype)
     return Estimates(
-        visits=jnp.zeros((n_layers, n_states, n_actions, lanes), jnp.int32),
-        transitions=jnp.zeros((n_layers - 1, n_states, n_actions, n_states, lanes), jnp.int32),
+        visits=jnp.zeros(shape, jnp.int32),
+        transitions=jnp.zeros((n_layers - 1, n_states, n_actions, n_states, *batch), jnp.int32),
         payoff_sum=payoff,
         payoff_carry=payoff,
     )
@@ -44,14 +46,15 @@ def observe(estimates: Estimates, trajectory: Trajectory) -> Estimates:
     """Count one episode."""
     n_states, n_actions = estimates.visits.shape[1:3]
     visited = visited_pairs(trajectory, n_states, n_actions)
-    arrived = trajectory.state[1:, None] == jnp.arange(n_states).reshape(1, -1, 1)  # [L-1,S,B]
+    states = jnp.arange(n_states).reshape(1, -1, *(1,) * (trajectory.state.ndim - 1))
+    arrived = trajectory.state[1:, None] == states  # [L-1,S,*B]
     moved = visited[:-1, :, :, None] & arrived[:, None, None]
-    payoff = jnp.concatenate([trajectory.reward[None], trajectory.cost])[:, :, None, None]  # [1+M,L,1,1,B]
-    added = jnp.where(visited, payoff, 0) - estimates.payoff_carry
-    total = estimates.payoff_sum + added
+    payoff = jnp.concatenate([trajectory.reward[None], trajectory.cost])[:, :, None, None]  # [1+M,L,1,1,*B]
+    sampled = jnp.where(visited, payoff, 0)
+    total, carry = compensated_add(estimates.payoff_sum, estimates.payoff_carry, sampled)
     return Estimates(
         visits=estimates.visits + visited,
         transitions=estimates.transitions + moved,
         payoff_sum=total,
-        payoff_carry=(total - estimates.payoff_sum) - added,
+        payoff_carry=carry,
     )

@@ -28,8 +28,7 @@ import numpy as np
 from optax.projections import projection_non_negative
 
 from cpdpo_jax.common.types import Array, Trajectory
-from cpdpo_jax.kernels.loops import backwards, fold
-from cpdpo_jax.kernels.maximiser import maximising_transition
+from cpdpo_jax.kernels import layer, maximising_transition, scan_layers_backwards, unrolled_sum, with_layer
 from cpdpo_jax.learners import base, optimistic
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.estimates import Estimates, empty, observe
@@ -89,22 +88,22 @@ def plan(
     n_layers, n_states, n_actions = mask.shape[:3]
     payoff = optimistic.lagrangian(jnp.concatenate([reward[None], cost]), multipliers)
     policy = jnp.zeros(mask.shape, payoff.dtype)
-    values = jnp.zeros((n_layers, 1 + cost.shape[0], n_states, mask.shape[3]), payoff.dtype)  # Lagrangian's, then costs
+    values = jnp.zeros((n_layers, 1 + cost.shape[0], n_states, *mask.shape[3:]), payoff.dtype)  # Lagrangian's, costs
 
     def greedy(k: Any, of_pairs: jax.Array, both: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         policy, values = both
-        policy = policy.at[k].set(_greedy(of_pairs[0], mask[k]).astype(payoff.dtype))
-        pi = policy[k]
-        return policy, values.at[k].set(fold(n_actions, lambda a: pi[:, a] * of_pairs[:, :, a]))
+        policy = with_layer(policy, k, _greedy(of_pairs[0], layer(mask, k)).astype(payoff.dtype))
+        pi = layer(policy, k)
+        return policy, with_layer(values, k, unrolled_sum(n_actions, lambda a: pi[:, a] * of_pairs[:, :, a]))
 
-    def step(k: Any, both: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        ahead = both[1][k + 1]
-        best = maximising_transition(lower[k], upper[k], ahead[0])
-        to_come = fold(n_states, lambda y: best[None, :, :, y] * ahead[:, y, None, None])
-        return greedy(k, jnp.concatenate([payoff[k][None], cost[:, k]]) + to_come, both)
+    def step(k: jax.Array, both: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        ahead = layer(both[1], k + 1)
+        best = maximising_transition(layer(lower, k), layer(upper, k), ahead[0])
+        to_come = unrolled_sum(n_states, lambda y: best[None, :, :, y] * ahead[:, y, None, None])
+        return greedy(k, jnp.concatenate([layer(payoff, k)[None], layer(cost, k, axis=1)]) + to_come, both)
 
     last = greedy(n_layers - 1, jnp.concatenate([payoff[-1:], cost[:, -1]]), (policy, values))
-    policy, values = backwards(n_layers - 1, n_states, step, last)
+    policy, values = scan_layers_backwards(n_layers - 1, n_states, step, last)
     return policy, values[0, 0, 0], values[0, 1:, 0]
 
 
@@ -118,7 +117,8 @@ def _greedy(values: jax.Array, mask: jax.Array) -> jax.Array:
     for a in range(1, values.shape[1]):
         better = mask[:, a] & (values[:, a] > largest)
         largest, chosen = jnp.where(better, values[:, a], largest), jnp.where(better, a, chosen)
-    return mask & (jnp.arange(values.shape[1])[None, :, None] == chosen[:, None])
+    actions = jnp.arange(values.shape[1]).reshape(-1, *(1,) * (values.ndim - 2))
+    return mask & (actions == chosen[:, None])
 
 
 def init(problem: Problem, hyper: Hyperparameters) -> State:

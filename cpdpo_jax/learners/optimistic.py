@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cpdpo_jax.common.types import Trajectory
-from cpdpo_jax.kernels.loops import backwards, batch_shape, fold
+from cpdpo_jax.kernels import batch_shape, layer, scan_layers_backwards, unrolled_sum, with_layer
 from cpdpo_jax.learners.base import Info, Problem
 from cpdpo_jax.learners.estimates import Estimates, empty, observe, visited_pairs
 
@@ -62,12 +62,14 @@ def nothing_seen(problem: Problem) -> Statistics:
 def count(statistics: Statistics, trajectory: Trajectory) -> Statistics:
     """Count one episode. The transitions, by far the largest array, are touched at the visited rows only."""
     before = statistics.estimates
-    n_layers, n_states, n_actions, lanes = before.visits.shape
+    n_layers, n_states, n_actions, *batch = before.visits.shape
     state, action = trajectory.state[:-1], trajectory.action[:-1]
-    where = jnp.arange(n_layers - 1)[:, None], state, action, trajectory.state[1:], jnp.arange(lanes)
+    lane = (jnp.arange(size).reshape(-1, *(1,) * (len(batch) - 1 - i)) for i, size in enumerate(batch))
+    layers = jnp.arange(n_layers - 1).reshape(-1, *(1,) * len(batch))
+    where = layers, state, action, trajectory.state[1:], *lane
     transitions = before.transitions.at[where].add(1, mode="promise_in_bounds", unique_indices=True)
     estimates = observe(before, trajectory)._replace(transitions=transitions)
-    flat = transitions.reshape(n_layers - 1, n_states * n_actions, n_states, lanes)
+    flat = transitions.reshape(n_layers - 1, n_states * n_actions, n_states, *batch)
     rows = jnp.take_along_axis(flat, (state * n_actions + action)[:, None, None], axis=1)[:, 0]  # [L-1,S,B]
     deviation = _deviation(rows, statistics.deviation.dtype, axis=1)[:, None, None]
     visited = visited_pairs(trajectory, n_states, n_actions)[:-1]
@@ -81,9 +83,14 @@ def from_estimates(estimates: Estimates) -> Statistics:
 
 def _deviation(counts: jax.Array, dtype: Any, axis: int) -> jax.Array:
     """sum_y sqrt(p (1-p)) = sum_y sqrt(M (n-M)) / n over the next states, which are on `axis`."""
-    at = (slice(None),) * axis
-    n = fold(counts.shape[axis], lambda y: counts[*at, y])
-    total = fold(counts.shape[axis], lambda y: jnp.sqrt(counts[*at, y].astype(dtype) * (n - counts[*at, y])))
+    leading = (slice(None),) * axis
+    n = unrolled_sum(counts.shape[axis], lambda y: counts[*leading, y])
+
+    def term(y: int) -> jax.Array:
+        m = counts[*leading, y]
+        return jnp.sqrt(m.astype(dtype) * (n - m))
+
+    total = unrolled_sum(counts.shape[axis], term)
     return total / jnp.maximum(n, 1)
 
 
@@ -118,24 +125,34 @@ def truncated_evaluation(
     bonuses, ceiling [K,L,*B] -> (Q [K,L,S,A,*B], V(x_0) [K,*B]). Each payoff is evaluated and truncated apart.
     """
     n_layers, n_states, n_actions = policy.shape[:3]
-    batch = batch_shape(policy.ndim - 3, (counts, 4), (visits, 3), (policy, 3), (payoff, 4))
+    pairs = (n_layers, n_states, n_actions)
+    batch = batch_shape(
+        policy.ndim - 3,
+        counts=(counts, (n_layers - 1, *pairs[1:], n_states)),
+        visits=(visits, pairs),
+        policy=(policy, pairs),
+        payoff=(payoff, (None, *pairs)),
+        ceiling=(ceiling, (payoff.shape[0], n_layers)),
+    )
     per_visit = 1 / visits
     action_values = jnp.zeros((*payoff.shape[:4], *batch), payoff.dtype)
     values = jnp.zeros((n_layers, payoff.shape[0], n_states, *batch), payoff.dtype)
 
     def truncated(k: Any, q: jax.Array, both: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         action_values, values = both
-        action_values = action_values.at[:, k].set(jnp.clip(q, 0, ceiling[:, k, None, None]))
-        pi, of_pairs = policy[k], action_values[:, k]
-        return action_values, values.at[k].set(fold(n_actions, lambda a: pi[None, :, a] * of_pairs[:, :, a]))
+        clipped = jnp.clip(q, 0, layer(ceiling, k, axis=1)[:, None, None])
+        action_values = with_layer(action_values, k, clipped, axis=1)
+        pi, stored = layer(policy, k), layer(action_values, k, axis=1)
+        return action_values, with_layer(values, k, unrolled_sum(n_actions, lambda a: pi[None, :, a] * stored[:, :, a]))
 
-    def step(k: Any, both: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        arrivals, ahead = counts[k], both[1][k + 1]
-        total = fold(n_states, lambda y: arrivals[None, :, :, y].astype(payoff.dtype) * ahead[:, y, None, None])
-        return truncated(k, payoff[:, k] + per_visit[k] * total, both)
+    def step(k: jax.Array, both: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        arrivals, ahead = layer(counts, k), layer(both[1], k + 1)
+        total = unrolled_sum(n_states, lambda y: arrivals[None, :, :, y].astype(payoff.dtype) * ahead[:, y, None, None])
+        return truncated(k, layer(payoff, k, axis=1) + layer(per_visit, k) * total, both)
 
-    start = truncated(n_layers - 1, payoff[:, -1], (action_values, values))
-    action_values, values = backwards(n_layers - 1, n_states, step, start)
+    last = jnp.broadcast_to(payoff[:, -1], (payoff.shape[0], n_states, n_actions, *batch))
+    start = truncated(n_layers - 1, last, (action_values, values))
+    action_values, values = scan_layers_backwards(n_layers - 1, n_states, step, start)
     return action_values, values[0, :, 0]
 
 
@@ -156,15 +173,16 @@ def optimistic_payoffs(problem: Problem, hyper: Any, statistics: Statistics) -> 
 
 
 def steps_to_go(payoffs: jax.Array) -> jax.Array:
-    """H - h, the ceiling of payoffs in [0,1]: [K,L,S,A,B] -> [K,L,1]. (Costs respect it by themselves.)"""
+    """H - h, the ceiling of payoffs in [0,1] (costs respect it by themselves): [K,L,S,A,*B] -> [K,L,*1]."""
     n_payoffs, n_layers = payoffs.shape[:2]
-    to_go = jnp.arange(n_layers, 0, -1, dtype=payoffs.dtype)[None, :, None]
-    return jnp.broadcast_to(to_go, (n_payoffs, n_layers, 1))
+    lanes = (1,) * (payoffs.ndim - 4)
+    to_go = jnp.arange(n_layers, 0, -1, dtype=payoffs.dtype).reshape(1, -1, *lanes)
+    return jnp.broadcast_to(to_go, (n_payoffs, n_layers, *lanes))
 
 
 def lagrangian(action_values: jax.Array, multipliers: jax.Array) -> jax.Array:
     """Q = Q^r - sum_i lambda_i Q^{g_i}: [1+M,...,B], [M,B] -> [...,B]."""
-    return action_values[0] - fold(len(multipliers), lambda i: multipliers[i] * action_values[1 + i])
+    return action_values[0] - unrolled_sum(len(multipliers), lambda i: multipliers[i] * action_values[1 + i])
 
 
 def info(multipliers: jax.Array) -> Info:

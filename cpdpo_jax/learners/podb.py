@@ -14,14 +14,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from cpdpo_jax.common.types import Array, Trajectory
-from cpdpo_jax.kernels.bonus import dilated_bonus_in_box, exploration_bonus
-from cpdpo_jax.kernels.extreme import Box, make_box
-from cpdpo_jax.kernels.occupancy import occupancy_bounds_in_box
-from cpdpo_jax.kernels.widths import confidence_set
+from cpdpo_jax.kernels import (
+    Box,
+    at_pairs,
+    confidence_set,
+    dilated_bonus_in_box,
+    exploration_bonus,
+    make_box,
+    occupancy_bounds_in_box,
+)
 from cpdpo_jax.learners import base
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.estimates import Estimates, empty, observe, visited_pairs
-from cpdpo_jax.simulation.rollout import at_pairs
 
 
 class Hyperparameters(NamedTuple):
@@ -90,7 +94,7 @@ def start(problem: Problem) -> Primal:
     """The uniform policy, and all transition functions on real states as the confidence set."""
     visits = jnp.zeros(problem.action_mask.shape, jnp.int32)
     real = problem.action_mask.any(axis=2)
-    counts = jnp.zeros((*visits[:-1].shape[:3], visits.shape[1], visits.shape[3]), jnp.int32)
+    counts = jnp.zeros((*visits[:-1].shape[:3], visits.shape[1], *visits.shape[3:]), jnp.int32)
     return Primal(
         log_weights=jnp.zeros(visits.shape, problem.threshold.dtype),
         box=make_box(*confidence_set(visits[:-1], counts, real[1:], problem.threshold.dtype.type(1))),

@@ -29,7 +29,7 @@ import numpy as np
 from optax.projections import projection_box
 
 from cpdpo_jax.common.types import Array, Trajectory
-from cpdpo_jax.kernels.loops import fold
+from cpdpo_jax.kernels import unrolled_sum
 from cpdpo_jax.learners import base, optimistic, optprimaldual
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.optprimaldual import State
@@ -74,7 +74,7 @@ def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
 def surprise(log_weights: jax.Array, action_mask: jax.Array) -> jax.Array:
     """psi = -ln pi, exact where pi underflows; the largest allowed weight must be 0, psi is 0 at padding. [L,S,A,B]."""
     weights = jnp.where(action_mask, jnp.exp(log_weights), 0)
-    total = fold(weights.shape[2], lambda a: weights[:, :, a])[:, :, None]
+    total = unrolled_sum(weights.shape[2], lambda a: weights[:, :, a])[:, :, None]
     return jnp.where(action_mask, jnp.log(jnp.maximum(total, 1)) - log_weights, 0)  # total >= 1 at a real state
 
 

@@ -14,7 +14,8 @@ import jax
 import jax.numpy as jnp
 
 from cpdpo_jax.common.types import Array, Trajectory
-from cpdpo_jax.kernels.cpu.switch import single_cpu_function
+from cpdpo_jax.kernels.cpu.single_function import single_cpu_function
+from cpdpo_jax.kernels.sums import compensated_add
 from cpdpo_jax.kernels.values import policy_value
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.simulation import monitor
@@ -144,13 +145,6 @@ def advance_compiled(
 
     begin, end = first // stretch, last // stretch
     return single_cpu_function(lambda state: jax.lax.fori_loop(begin, end, stretches, state), state)
-
-
-def compensated_add(sums: Any, carry: Any, terms: Any) -> tuple[Any, Any]:
-    """Kahan's summation, leaf by leaf: (sums + terms, what that rounding lost)."""
-    added = jax.tree.map(jnp.subtract, terms, carry)
-    total = jax.tree.map(jnp.add, sums, added)
-    return total, jax.tree.map(lambda new, old, y: (new - old) - y, total, sums, added)
 
 
 def replay(

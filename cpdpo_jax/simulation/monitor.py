@@ -21,8 +21,8 @@ import numpy as np
 from cpdpo_jax.common.types import CMDP, Array
 from cpdpo_jax.exact.lp import evaluate
 from cpdpo_jax.exact.optimum import Solution
-from cpdpo_jax.kernels.loops import fold
-from cpdpo_jax.kernels.occupancy import occupancy_bounds_in_box
+from cpdpo_jax.kernels.occupancy import occupancy, occupancy_bounds_in_box
+from cpdpo_jax.kernels.sums import compensated_add
 from cpdpo_jax.kernels.values import policy_value
 from cpdpo_jax.kernels.widths import hoeffding_width
 from cpdpo_jax.learners import cpdpo, podb
@@ -65,19 +65,6 @@ def start(n_lanes: int, dtype) -> Watch:
     return Watch(none.astype(jnp.int32), none + jnp.inf, none[:2], none[:2])
 
 
-def occupancy(transition: jax.Array, policy: jax.Array) -> jax.Array:
-    """P_{pi,P}(x), the probability of visiting each state, forwards: [L-1,S,A,S,*B], [L,S,A,*B] -> [L,S,*B]."""
-    n_layers, n_states, n_actions = policy.shape[:3]
-    q = jnp.zeros((n_layers, n_states, *policy.shape[3:]), policy.dtype).at[0, 0].set(1)
-    for k in range(n_layers - 1):
-
-        def arriving(x: int, k=k, q=q) -> jax.Array:
-            return q[k, x] * fold(n_actions, lambda a: policy[k, x, a] * transition[k, x, a])
-
-        q = q.at[k + 1].set(fold(n_states, arriving))
-    return q
-
-
 def observe(watch: Watch, lanes: Any, truth: Truth, before: Any, after: Any, episode: Any) -> Watch:
     """Check one episode: `before` and `after` are the learner's states around its update."""
     problem, hyper, model, policy = lanes.problem, lanes.hyper, lanes.model, episode.policy
@@ -112,13 +99,12 @@ def observe(watch: Watch, lanes: Any, truth: Truth, before: Any, after: Any, epi
     lagrangian_cor = best - shrunk + unit * (2 * widths[1] + 4 * apart) + scale
 
     slack = jnp.stack([reward, cost, transition, reach, lagrangian, lagrangian_cor])
-    added = widths - watch.widths_carry
-    total = watch.widths + added
+    total, carry = compensated_add(watch.widths, watch.widths_carry, widths)
     return Watch(
         failures=watch.failures + (slack < 0),
         slack=jnp.minimum(watch.slack, slack),
         widths=total,
-        widths_carry=(total - watch.widths) - added,
+        widths_carry=carry,
     )
 
 

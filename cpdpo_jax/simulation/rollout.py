@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from cpdpo_jax.common.types import CMDP, Trajectory
-from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES, fold
+from cpdpo_jax.kernels.lookup import at_index, at_pairs
+from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES, unrolled_sum
 
 
 class Model(NamedTuple):
@@ -47,39 +48,6 @@ def make_model(cmdp: CMDP, lanes: np.ndarray | None, dtype) -> Model:
     )
 
 
-def at_index(index: jax.Array, table: jax.Array) -> jax.Array:
-    """table[index], lane by lane: table [N,...,B or 1], index [B] -> [...,B].
-
-    Narrow tables by selects, which vectorise over lanes; wide ones by a gather, which does not but is one operation.
-    """
-    if table.shape[0] <= MAX_UNROLLED_STATES:
-        return _select(index, lambda i: table[i], table.shape[0])
-    if table.shape[-1] == 1:  # one table for all lanes
-        return jnp.moveaxis(table[..., 0][index], 0, -1)
-    return jnp.take_along_axis(table, index.reshape((1,) * (table.ndim - 1) + index.shape), axis=0)[0]
-
-
-def _select(index: jax.Array, entry, length: int) -> jax.Array:
-    """entry(index) among entry(0..length-1)."""
-    chosen = entry(0)
-    for i in range(1, length):
-        chosen = jnp.where(index == i, entry(i), chosen)
-    return chosen
-
-
-def at_pairs(trajectory_state: jax.Array, trajectory_action: jax.Array, table: jax.Array) -> jax.Array:
-    """The entries of `table` [..., L,S,A,B] at the visited pairs [L,B] -> [..., L,B]."""
-    n_states, n_actions, lanes = table.shape[-3:]
-    if n_states > MAX_UNROLLED_STATES:
-        flat = table.reshape(*table.shape[:-3], n_states * n_actions, lanes)
-        at = trajectory_state * n_actions + trajectory_action
-        if lanes == 1:  # one table for all lanes
-            return jnp.take_along_axis(flat[..., 0], at.reshape((1,) * (flat.ndim - 3) + at.shape), axis=-1)
-        return jnp.take_along_axis(flat, at.reshape((1,) * (flat.ndim - 3) + (len(at), 1, lanes)), axis=-2)[..., 0, :]
-    rows = [_select(trajectory_state, lambda x, a=a: table[..., x, a, :], n_states) for a in range(n_actions)]
-    return _select(trajectory_action, lambda a: rows[a], n_actions)
-
-
 def rollout(model: Model, policy: jax.Array, uniforms: jax.Array, noise: str) -> Trajectory:
     """One episode of `policy` [L,S,A,B], by inversion of the uniforms [L,3+M,B].
 
@@ -96,7 +64,7 @@ def rollout(model: Model, policy: jax.Array, uniforms: jax.Array, noise: str) ->
     actions = jnp.zeros((n_layers, *lanes), jnp.int32)
     for k in range(n_layers):
         passed = (at_index(states[k], until[k]) <= uniforms[k, 0]).astype(jnp.int32)  # [A,B]
-        actions = actions.at[k].set(fold(n_actions, lambda a, passed=passed: passed[a]))
+        actions = actions.at[k].set(unrolled_sum(n_actions, lambda a, passed=passed: passed[a]))
         if k + 1 == n_layers:
             break
         arrival = model.arrival[k]
@@ -105,7 +73,7 @@ def rollout(model: Model, policy: jax.Array, uniforms: jax.Array, noise: str) ->
         else:
             row = at_index(actions[k], at_index(states[k], arrival))
         passed = (row <= uniforms[k, 1]).astype(jnp.int32)
-        states = states.at[k + 1].set(fold(n_states, lambda y, passed=passed: passed[y]))
+        states = states.at[k + 1].set(unrolled_sum(n_states, lambda y, passed=passed: passed[y]))
     mean = at_pairs(states, actions, model.payoff)  # [1+M,L,B]
     drawn = sample(mean, jnp.moveaxis(uniforms[:, 2:], 1, 0), model.concentration, noise)
     return Trajectory(state=states, action=actions, reward=drawn[0], cost=drawn[1:])

@@ -48,9 +48,7 @@ def _replayer() -> Any:
 def _both(instance: str, n: int, preset: str, **changed: float) -> tuple[cp.CMDP, Any, Any, dict[str, Any]]:
     cmdp = random_cmdp(**INSTANCES[instance])
     draws = np.random.default_rng(11).random((n, cmdp.n_layers, 3 + cmdp.n_constraints))
-    lanes = lanes_for(
-        cpd_oppo.LEARNER, cmdp, episodes=EPISODES, preset=preset, rho=RHO, dtype=np.float64, **changed
-    )
+    lanes = lanes_for(cpd_oppo.LEARNER, cmdp, episodes=EPISODES, preset=preset, rho=RHO, dtype=np.float64, **changed)
     told = _replayer()(lanes, jnp.asarray(draws)[..., None])
     _, episodes, records = jax.tree.map(lambda array: np.asarray(array)[..., 0], told)
     hyper = {field: float(np.asarray(value)[0]) for field, value in lanes.hyper._asdict().items()}

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cpdpo_jax.kernels.cpu.switch import pure_jax
+from cpdpo_jax.kernels import cpu_acceleration
 from cpdpo_jax.learners import Info, Learner, cpdpo, fixed
 from cpdpo_jax.simulation import compiled_loop
 from tests.support import lanes_for, random_cmdp
@@ -28,7 +28,7 @@ def test_the_loop_lowers_for_cuda(states):
     given = lanes(states)
     traced = compiled_loop.advance_compiled.__wrapped__  # pyright: ignore[reportAttributeAccessIssue]
     loop = partial(traced, cpdpo.LEARNER, "bernoulli")
-    with pure_jax():
+    with cpu_acceleration(False):
         exported = jax.export.export(jax.jit(loop), platforms=["cuda"])(
             given, compiled_loop.begin(cpdpo.LEARNER, given), jnp.int32(0), jnp.int32(10)
         )

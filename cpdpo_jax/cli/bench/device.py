@@ -13,7 +13,7 @@ from typing import Any
 
 from cpdpo_jax.cli.bench import block as blocks
 from cpdpo_jax.cli.bench.simulator import Size
-from cpdpo_jax.kernels.cpu.switch import pure_jax
+from cpdpo_jax.kernels import cpu_acceleration
 from cpdpo_jax.simulation import compiled_loop
 
 FREE = {"parameter", "constant", "get-tuple-element", "tuple", "bitcast", "after-all", "partition-id", "replica-id"}
@@ -24,7 +24,7 @@ COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) .*\{\s*$")
 def device(size: Size, lanes: int) -> dict[str, Any]:
     """Kernels per episode, and bytes per seed."""
     block = blocks.start(size, lanes)
-    with pure_jax():  # as for a GPU
+    with cpu_acceleration(False):  # as for a GPU
         lowered = compiled_loop.advance_compiled.lower(block.learner, block.noise, block.lanes, block.state, 0, 1)
         program = lowered.compile()
     kernels, fused = kernels_per_turn(program.as_text() or "")

@@ -17,14 +17,16 @@ from cpdpo_jax.cli.bench.simulator import WARM, Size
 from cpdpo_jax.kernels.bonus import dilated_bonus_in_box, exploration_bonus
 from cpdpo_jax.kernels.dual import dual_max
 from cpdpo_jax.kernels.extreme import make_box
+from cpdpo_jax.kernels.lookup import at_pairs
 from cpdpo_jax.kernels.occupancy import occupancy_bounds_in_box
+from cpdpo_jax.kernels.sums import compensated_add
 from cpdpo_jax.kernels.values import policy_value
 from cpdpo_jax.kernels.widths import confidence_set, hoeffding_width
 from cpdpo_jax.learners import base, podb
 from cpdpo_jax.learners.estimates import observe, visited_pairs
 from cpdpo_jax.simulation import compiled_loop
 from cpdpo_jax.simulation.randomness import uniforms
-from cpdpo_jax.simulation.rollout import at_pairs, rollout
+from cpdpo_jax.simulation.rollout import rollout
 
 RENEWAL = "new epoch's set, when due"
 
@@ -69,7 +71,7 @@ def _metrics(given, policy, sums, carry):
     values = policy_value(given.model.transition, policy, given.model.payoff)[:, 0, 0]
     gaps = jnp.concatenate([given.optimum[None] - values[:1], values[1:] - given.problem.threshold])
     terms = compiled_loop.Sums(strong=jnp.maximum(gaps, 0), weak=gaps, multipliers=gaps[1:])
-    return compiled_loop.compensated_add(sums, carry, terms)
+    return compensated_add(sums, carry, terms)
 
 
 def _dual(given, policy, estimates):

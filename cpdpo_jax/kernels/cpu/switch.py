@@ -1,7 +1,7 @@
-"""Which form of the wide kernels a program gets: numba's code on a CPU, pure JAX elsewhere or when asked for.
+"""Which form of a kernel a program gets: the one made for CPUs, or pure JAX elsewhere and when asked for.
 
-The choice is made while a program is traced, from the number of states, and is part of what tells compiled programs
-apart: `with pure_jax():` never meets a program made outside of it.
+The choice is made while a program is traced and is part of what tells compiled programs apart:
+`with cpu_acceleration(False):` never meets a program made outside of it.
 """
 
 from __future__ import annotations
@@ -9,37 +9,58 @@ from __future__ import annotations
 import functools
 import importlib
 import math
-from types import ModuleType
+import os
+import warnings
 from typing import Any
 
 import jax
-import jax.extend
 import jax.numpy as jnp
-from jax.experimental.xla_metadata import set_xla_metadata
 
 from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES
 
-_PURE = jax.make_user_context(False)
+VARIABLE = "CPDPO_CPU_ACCELERATION"
+
+_ENABLED = jax.make_user_context(os.environ.get(VARIABLE, "1").strip().lower() not in ("0", "false", "off", "no"))
 
 
-def pure_jax() -> Any:
-    """A context in which every kernel is pure JAX: to compare the two, or to lower for a device that is not here."""
-    return _PURE(True)
+def cpu_acceleration(enabled: bool) -> Any:
+    """A context that turns all that exists only for speed on a CPU on or off: to compare the two, or to lower for a
+    device that is not here. Outside of every context the environment variable CPDPO_CPU_ACCELERATION decides (0: off).
+    """
+    return _ENABLED(bool(enabled))
 
 
-def compiled_kernels(n_states: int) -> ModuleType | None:
-    """The module `compiled` where its kernels are the better ones, else None."""
-    if n_states <= MAX_UNROLLED_STATES or _PURE.value or jax.default_backend() != "cpu":
+def cpu_acceleration_enabled() -> bool:
+    """Whether a program traced here is for a CPU and may be made for it alone."""
+    return bool(_ENABLED.value) and jax.default_backend() == "cpu"
+
+
+def compiled_kernel(name: str, n_states: int, dtype: Any) -> Any:
+    """The function `name` of `ffi` where it is the better form for layers of that width, else None."""
+    if n_states <= MAX_UNROLLED_STATES or not cpu_acceleration_enabled() or dtype not in (jnp.float32, jnp.float64):
         return None
-    return _module()
+    return _prepared(name, jnp.dtype(dtype))
 
 
 @functools.cache
-def _module() -> ModuleType | None:
+def _prepared(name: str, dtype: Any) -> Any:
+    """Compiled here, so that whatever numba can not do shows before a program depends on it."""
     try:
-        return importlib.import_module("cpdpo_jax.kernels.cpu.ffi")
-    except (ImportError, RuntimeError):  # numba lags behind new Pythons, and wants a place to keep what it compiles
+        return importlib.import_module("cpdpo_jax.kernels.cpu.ffi").prepare(name, dtype)
+    except Exception as error:  # a numba that is missing, too old or without a compiler must not end a run
+        _warn_once(f"{type(error).__name__}: {error}".splitlines()[0])
         return None
+
+
+@functools.cache
+def _warn_once(reason: str) -> None:
+    warnings.warn(
+        f"numba's kernels can not be used ({reason}), so layers of more than {MAX_UNROLLED_STATES} states run in pure "
+        f"JAX: the same results up to rounding, several times slower; install numba, or set {VARIABLE}=0 to say that "
+        "this is meant.",
+        RuntimeWarning,
+        stacklevel=4,
+    )
 
 
 def over_lanes(kernel: Any, *arrays: tuple[jax.Array, int]) -> tuple[jax.Array, ...]:
@@ -51,45 +72,23 @@ def over_lanes(kernel: Any, *arrays: tuple[jax.Array, int]) -> tuple[jax.Array, 
         full = jnp.broadcast_to(array, (*array.shape[:axes], *batch))
         return full.astype(dtype).reshape(*array.shape[:axes], math.prod(batch))
 
-    results = kernel(*(flat(array, axes) for array, axes in arrays))
+    results = _mappable(kernel)(*(flat(array, axes) for array, axes in arrays))
     return tuple(result.reshape(*result.shape[:-1], *batch) for result in results)
 
 
-def single_cpu_function(loop: Any, carry: Any) -> tuple[Any, Any]:
-    """loop(carry), which XLA's CPU compiler makes one function of, not a hundred that two threads pass to each other.
+@functools.cache
+def _mappable(kernel: Any) -> Any:
+    """The kernel with a rule for `jax.vmap`: the mapped axis joins the lanes, and it stays one call."""
+    call = jax.custom_batching.custom_vmap(lambda *arrays: tuple(kernel(*arrays)))
 
-    Blocks have a thread each; inside of one there is nothing to share. The attributes are those that XLA itself gives
-    to small loops; elsewhere, and around operations that have no code inside a function, nothing is done.
-    Returns also what the loop reads, and the program must return it: the compiler gives up (and the process with it)
-    on an argument that it finds unused.
-    """
-    leaves, structure = jax.tree.flatten(carry)
-    traced = jax.make_jaxpr(lambda *leaves: jax.tree.leaves(loop(jax.tree.unflatten(structure, leaves))))(*leaves)
+    @call.def_vmap
+    def _(size: int, is_mapped: Any, *arrays: jax.Array) -> tuple[tuple[jax.Array, ...], tuple[bool, ...]]:
+        def joined(array: jax.Array, mapped: bool) -> jax.Array:
+            last = jnp.moveaxis(array, 0, -1) if mapped else jnp.broadcast_to(array[..., None], (*array.shape, size))
+            return last.reshape(*last.shape[:-2], -1)
 
-    @jax.jit
-    def inside(reads: list[jax.Array], leaves: list[jax.Array]) -> tuple[list[jax.Array], list[jax.Array]]:
-        with set_xla_metadata(inlineable="true"):
-            return jax.extend.core.jaxpr_as_fun(jax.extend.core.ClosedJaxpr(traced.jaxpr, reads))(*leaves), reads
+        results = call(*(joined(array, mapped) for array, mapped in zip(arrays, is_mapped, strict=True)))
+        split = (result.reshape(*result.shape[:-1], -1, size) for result in results)
+        return tuple(jnp.moveaxis(result, -1, 0) for result in split), (True,) * len(results)
 
-    plain = _PLAIN.issuperset(_operations(traced.jaxpr)) and all(array.size for array in [*traced.consts, *leaves])
-    if _PURE.value or jax.default_backend() != "cpu" or not plain:
-        return jax.tree.unflatten(structure, jax.extend.core.jaxpr_as_fun(traced)(*leaves)), []
-    with set_xla_metadata(xla_cpu_small_call="true", inlineable="false"):
-        results, reads = inside(traced.consts, leaves)
-    return jax.tree.unflatten(structure, results), reads
-
-
-_WORDS = """add and broadcast_in_dim concatenate cond convert_element_type cumsum custom_jvp_call div eq exp ge gt iota
-is_finite jit le log lt max min mul neg not or pow integer_pow reduce_or reshape rev scan while scatter select_n
-shift_left shift_right_logical slice sqrt squeeze stack sub transpose xor abs sign clamp"""
-_PLAIN = frozenset(_WORDS.split())  # operations that are elementwise or only move data: all of CPD-PO's
-
-
-def _operations(jaxpr: Any) -> set[str]:
-    """The names of all operations in a program."""
-    names = {equation.primitive.name for equation in jaxpr.eqns}
-    for equation in jaxpr.eqns:
-        for inner in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda value: hasattr(value, "eqns")):
-            if hasattr(inner, "eqns"):
-                names |= _operations(inner)
-    return names
+    return call

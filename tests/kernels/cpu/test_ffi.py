@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cpdpo_jax.kernels import dilated_bonus, occupancy_bounds
-from cpdpo_jax.kernels.cpu import switch
+from cpdpo_jax.kernels import cpu_acceleration, dilated_bonus, occupancy_bounds
 from tests.reference import kernels_numpy as reference
 
 SHAPES = [(1, 9, 2), (2, 9, 1), (3, 16, 2), (4, 17, 3), (3, 33, 2)]  # L, S, A: below, at and above whole vectors
@@ -32,10 +31,10 @@ def sets(kind: str, n_layers: int, n_states: int, n_actions: int, *batch: int):
 
 def both(kernel, *arrays):
     """The compiled form's answer, and the pure one's."""
-    assert switch.compiled_kernels(arrays[0].shape[1]) is not None
     here = kernel(*arrays)
-    with switch.pure_jax():
-        assert switch.compiled_kernels(arrays[0].shape[1]) is None
+    assert "ffi_call" in str(jax.make_jaxpr(kernel)(*arrays))
+    with cpu_acceleration(False):
+        assert "ffi_call" not in str(jax.make_jaxpr(kernel)(*arrays))
         return here, kernel(*arrays)
 
 
@@ -116,8 +115,3 @@ def test_trailing_axes_broadcast_and_vmap():
     for a, b in zip(mapped, direct, strict=True):
         np.testing.assert_array_equal(a, b)
     assert ((low >= 0) & (low <= up) & (up <= 1)).all()
-
-
-def test_without_numba_the_pure_form_is_used(monkeypatch):
-    monkeypatch.setattr(switch, "_module", lambda: None)
-    assert switch.compiled_kernels(100) is None

@@ -1,0 +1,45 @@
+"""Static checks of what a kernel is handed: they are made while a program is traced and cost nothing when it runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import chex
+import jax.numpy as jnp
+
+Axes = tuple[int | None, ...]  # sizes of the problem's axes; None: any
+
+
+def batch_shape(rank: int, **arrays: tuple[Any, Axes]) -> tuple[int, ...]:
+    """The common trailing shape of named arguments, each given with the sizes its leading axes must have.
+
+    `rank` is the number of trailing batch axes that every argument must have (as a rule the policy's); size 1
+    broadcasts. Raises ValueError with one sentence that names the argument.
+    """
+    for name, (array, axes) in arrays.items():
+        chex.assert_rank(
+            array,
+            len(axes) + rank,
+            custom_message=f"{name} of shape {jnp.shape(array)} has {jnp.ndim(array) - len(axes)} trailing batch axes "
+            f"where {rank} are wanted; give every argument the same number of them (size 1 broadcasts).",
+            include_default_message=False,
+            exception_type=ValueError,
+        )
+        chex.assert_shape(
+            array,
+            (*axes, ...),
+            custom_message=f"{name} has shape {jnp.shape(array)}, but its leading axes must be "
+            f"{_written(axes)} to go with the other arguments.",
+            include_default_message=False,
+            exception_type=ValueError,
+        )
+    trailing = {name: jnp.shape(array)[len(axes) :] for name, (array, axes) in arrays.items()}
+    try:
+        return jnp.broadcast_shapes(*trailing.values())
+    except ValueError:
+        listed = ", ".join(f"{name} {shape}" for name, shape in trailing.items())
+        raise ValueError(f"the trailing batch axes do not broadcast: {listed}; make them equal or of size 1.") from None
+
+
+def _written(axes: Axes) -> str:
+    return "(" + ", ".join("any" if size is None else str(size) for size in axes) + ")"

@@ -1,0 +1,95 @@
+"""Kernels without a batch axis, with one, with several, and mapped over an axis in any place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from cpdpo_jax import kernels
+
+SHAPES = [(4, 3, 2), (3, 11, 2)]  # L, S, A: unrolled, and (on a CPU) compiled by numba
+
+
+def arguments(shape: tuple[int, int, int], lanes: int = 6) -> dict[str, tuple[Any, tuple[jax.Array, ...]]]:
+    """Kernels by name with random arguments, [...,B] each."""
+    n_layers, n_states, n_actions = shape
+    rng = np.random.default_rng(shape)
+    policy = np.moveaxis(rng.dirichlet(np.ones(n_actions), (n_layers, n_states, lanes)), -1, 2)
+    transition = np.moveaxis(rng.dirichlet(np.ones(n_states), (n_layers - 1, n_states, n_actions, lanes)), -1, 3)
+    payoff = rng.random((2, *policy.shape))
+    lower, upper = np.maximum(transition - 0.1, 0), np.minimum(transition + 0.2, 1)
+    bonus, dilation = rng.random((n_layers, n_states, lanes)), rng.uniform(1, 2, lanes)
+    state = rng.integers(n_states, size=(n_layers, lanes))
+    action = rng.integers(n_actions, size=(n_layers, lanes))
+
+    def arrays(*some: np.ndarray) -> tuple[jax.Array, ...]:
+        return tuple(jnp.asarray(x, jnp.int32 if x.dtype.kind == "i" else jnp.float32) for x in some)
+
+    return {
+        "policy_value": (kernels.policy_value, arrays(transition, policy, payoff)),
+        "action_value": (kernels.action_value, arrays(transition, policy, payoff)),
+        "occupancy": (kernels.occupancy, arrays(transition, policy)),
+        "occupancy_bounds": (kernels.occupancy_bounds, arrays(policy, lower, upper)),
+        "dilated_bonus": (kernels.dilated_bonus, arrays(policy, bonus, lower, upper, dilation)),
+        "at_pairs": (kernels.at_pairs, arrays(state, action, payoff)),
+        "at_index": (kernels.at_index, arrays(state[0], np.moveaxis(payoff, 2, 0))),
+    }
+
+
+@pytest.fixture(params=SHAPES, ids=str)
+def shape(request: Any) -> tuple[int, int, int]:
+    return request.param
+
+
+@pytest.mark.parametrize("name", list(arguments((2, 2, 2))))
+def test_layouts_agree(name: str, shape: tuple[int, int, int]) -> None:
+    kernel, arrays = arguments(shape)[name]
+    kernel = jax.jit(kernel)
+    expected = kernel(*arrays)
+    alone = kernel(*(x[..., 0] for x in arrays))
+    chex.assert_trees_all_close(alone, jax.tree.map(lambda x: x[..., 0], expected), rtol=1e-6)
+    square = kernel(*(x.reshape(*x.shape[:-1], 2, 3) for x in arrays))
+    flat = jax.tree.map(lambda x: x.reshape(*x.shape[:-2], 6), square)
+    chex.assert_trees_all_close(flat, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("place", ["front", "middle", "back"])
+@pytest.mark.parametrize("name", list(arguments((2, 2, 2))))
+def test_mapped_axes_agree(name: str, place: str, shape: tuple[int, int, int]) -> None:
+    """The mapped axis is one more than the lanes that the kernel sees."""
+    kernel, arrays = arguments(shape)[name]
+    axes = [{"front": 0, "middle": x.ndim // 2, "back": -1}[place] for x in arrays]
+    split = [x.reshape(*x.shape[:-1], 3, 2) for x in arrays]  # lanes of 3, mapped 2
+    moved = [jnp.moveaxis(x, -1, axis) for x, axis in zip(split, axes, strict=True)]
+    mapped = jax.jit(jax.vmap(kernel, in_axes=tuple(axes), out_axes=-1))(*moved)
+    flat = jax.tree.map(lambda x: x.reshape(*x.shape[:-2], 6), mapped)
+    chex.assert_trees_all_close(flat, jax.jit(kernel)(*arrays), rtol=1e-6)
+
+
+def test_mapping_the_compiled_kernels_is_one_call_of_them() -> None:
+    """Not a loop over the mapped axis: its lanes join the others."""
+    kernel, arrays = arguments((3, 11, 2))["occupancy_bounds"]
+    text = str(jax.make_jaxpr(jax.vmap(jax.vmap(kernel, in_axes=-1), in_axes=-1))(*(x[..., None] for x in arrays)))
+    assert "ffi_call" in text
+    assert "scan" not in text
+    assert "while" not in text
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (dict(payoff=np.ones((2, 3, 4, 2))), "payoff of shape .* has 0 trailing batch axes where 1 are wanted"),
+        (dict(transition=np.ones((3, 4, 2, 4, 5))), r"transition has shape .* must be \(2, 4, 2, 4\)"),
+        (dict(payoff=np.ones((2, 3, 4, 2, 3))), r"do not broadcast: .*payoff \(3,\); make them equal or of size 1"),
+    ],
+)
+def test_a_wrong_shape_is_named(change: dict[str, np.ndarray], said: str) -> None:
+    right = dict(transition=np.ones((2, 4, 2, 4, 5)), policy=np.ones((3, 4, 2, 5)), payoff=np.ones((2, 3, 4, 2, 5)))
+    kernels.policy_value(**right)
+    with pytest.raises(ValueError, match=said):
+        kernels.policy_value(**{**right, **change})

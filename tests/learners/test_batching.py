@@ -1,0 +1,107 @@
+"""Every compiled learner without a batch axis, with one, with two, and mapped: the same learner."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from cpdpo_jax.common.types import Trajectory
+from cpdpo_jax.learners import base
+
+LANES = 6
+COMPILED = ["cpdpo", "optdual", "optprimaldual", "podb", "regularized_primal_dual", "uniform"]
+SHAPES = [(3, 3, 2), (3, 10, 2)]
+
+
+def test_no_compiled_learner_is_forgotten() -> None:
+    known = {name for name in base.names() if not base.get(name).host and base.get(name).plays is None}
+    assert known >= set(COMPILED)
+    assert {name for name in known if base.get(name).init.__module__.startswith("cpdpo_jax.")} == set(COMPILED)
+
+
+def inputs(learner: base.Learner, shape: tuple[int, int, int]) -> tuple[Any, Any, list[Trajectory]]:
+    """(problem, hyperparameters, two episodes) of random lanes, the batch axis last."""
+    n_layers, n_states, n_actions = shape
+    rng = np.random.default_rng(shape)
+    mask = np.ones((*shape, LANES), bool)
+    mask[0, 1:] = False
+    problem = base.Problem(
+        action_mask=mask,
+        threshold=rng.uniform(0.5, 1, (2, LANES)),
+        n_states=np.full(LANES, 2.0 + (n_layers - 1) * n_states),
+        n_actions=np.full(LANES, float(n_actions)),
+        episodes=np.full(LANES, 50.0),
+        delta=np.full(LANES, 0.1),
+        slater_margin=rng.uniform(0.2, 0.4, LANES),
+    )
+    hyper = learner.hyperparameters(problem, "tuned")
+
+    def episode() -> Trajectory:
+        state = rng.integers(n_states, size=(n_layers, LANES))
+        state[0] = 0
+        action = rng.integers(n_actions, size=state.shape)
+        return Trajectory(state, action, rng.random(state.shape), rng.random((2, *state.shape)))
+
+    def traced(x: Any) -> jax.Array:
+        kind = {"f": jnp.float32, "i": jnp.int32, "b": bool}[np.asarray(x).dtype.kind]
+        return jnp.asarray(x, kind)
+
+    return jax.tree.map(traced, (problem, hyper, [episode(), episode()]))
+
+
+def play(learner: base.Learner) -> Any:
+    """Two episodes from the start: (last policy, state, what it shows of itself)."""
+
+    def run(problem: Any, hyper: Any, episodes: list[Trajectory]) -> Any:
+        state, info = learner.init(problem, hyper), None
+        for trajectory in episodes:
+            policy = learner.policy(problem, hyper, state)
+            state, info = learner.update(problem, hyper, state, policy, trajectory)
+        return learner.policy(problem, hyper, state), state, info
+
+    return run
+
+
+def assert_same(actual: Any, expected: Any) -> None:
+    chex.assert_trees_all_equal_shapes_and_dtypes(actual, expected)
+    chex.assert_trees_all_close(actual, expected, rtol=2e-5, atol=1e-6)  # sums of other vector code
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("name", COMPILED)
+def test_layouts_agree(name: str, shape: tuple[int, int, int]) -> None:
+    learner = base.get(name)
+    run, args = play(learner), inputs(learner, shape)
+    expected = jax.jit(run)(*args)
+
+    alone = jax.jit(run)(*jax.tree.map(lambda x: x[..., 0], args))
+    assert_same(alone, jax.tree.map(lambda x: x[..., 0], expected))
+
+    square = jax.jit(run)(*jax.tree.map(lambda x: x.reshape(*x.shape[:-1], 2, 3), args))
+    assert_same(jax.tree.map(lambda x: x.reshape(*x.shape[:-2], LANES), square), expected)
+
+
+@pytest.mark.parametrize("place", ["front", "middle", "back"])
+@pytest.mark.parametrize("name", COMPILED)
+def test_mapped_axes_agree(name: str, place: str) -> None:
+    learner = base.get(name)
+    run, args = play(learner), inputs(learner, SHAPES[0])
+    expected = jax.jit(run)(*args)
+    axes = jax.tree.map(lambda x: {"front": 0, "middle": (x.ndim - 1) // 2, "back": -1}[place], args)
+    moved = jax.tree.map(lambda x, axis: jnp.moveaxis(x, -1, axis), args, axes)
+    assert_same(jax.jit(jax.vmap(run, in_axes=axes, out_axes=-1))(*moved), expected)
+
+
+@pytest.mark.parametrize("name", ["cpdpo"])
+def test_mapped_in_front_of_lanes_on_wide_layers(name: str) -> None:
+    """The mapped axis and the lanes go to the compiled kernels as one."""
+    learner = base.get(name)
+    run, args = play(learner), inputs(learner, SHAPES[1])
+    moved = jax.tree.map(lambda x: jnp.moveaxis(x.reshape(*x.shape[:-1], 2, 3), -2, 0), args)
+    mapped = jax.jit(jax.vmap(run, out_axes=-2))(*moved)
+    assert_same(jax.tree.map(lambda x: x.reshape(*x.shape[:-2], LANES), mapped), jax.jit(run)(*args))
