@@ -202,7 +202,7 @@ def _span(q: jax.Array, action_mask: jax.Array) -> jax.Array:
 
 def _patient_cap(
     problem: Problem, hyper: Hyperparameters, state: State, cost_values: jax.Array
-) -> dict[str, jax.Array]:
+) -> tuple[jax.Array, Phase]:
     """The cap doubles when the sum of optimistic violations since the last doubling exceeds patience L sqrt(episodes).
 
     What is known: V^{g_i}_t is a lower bound, so such a violation is a real one; a cap below an optimal multiplier

@@ -11,10 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from cpdpo_jax.common.palette import COLOURS, DASHES, MARKERS
-from cpdpo_jax.results.statistics import bootstrap_mean
+from cpdpo_jax.results.statistics import bootstrap_mean, growth_exponent, metric
 
 if TYPE_CHECKING:
-    from cpdpo_jax.results.result import Result
+    import xarray as xr
 
 FAR = 20  # lines whose ends differ by more than this factor are shown on logarithmic axes
 TITLES = {
@@ -25,13 +25,13 @@ TITLES = {
 }
 
 
-def curves(result: Result, *, title: str | None = None) -> Figure:
+def curves(data: xr.Dataset, *, title: str | None = None) -> Figure:
     """The four metrics against episodes: mean and 95 % band over seeds; a line per learner, instance and setting."""
     figure, axes = plt.subplots(2, 2, figsize=(9, 6.2), sharex=True, layout="constrained")
-    x = result.data.episode.values
+    x = data.episode.values
     for axis, name in zip(axes.flat, TITLES, strict=True):
-        for at, style, label in _lines(result):
-            values = _of(result.metric(name), at)
+        for at, style, label in _lines(data):
+            values = _of(metric(data, name), at)
             mean, (low, high) = values.mean(axis=1), bootstrap_mean(values)
             done = np.isfinite(mean)
             axis.plot(x[done], mean[done], label=label, markevery=0.12, **style)
@@ -42,17 +42,17 @@ def curves(result: Result, *, title: str | None = None) -> Figure:
         axis.set_xlabel("episodes")
     axes[0, 0].set_ylabel("cumulative, reward")
     axes[1, 0].set_ylabel("cumulative, cost")
-    _head(figure, axes[0, 0], result, title)
+    _head(figure, axes[0, 0], data, title)
     return figure
 
 
-def details(result: Result, *, title: str | None = None) -> Figure:
+def details(data: xr.Dataset, *, title: str | None = None) -> Figure:
     """Strong against weak regret and violation, multiplier traces, and the violation of each constraint."""
     figure, axes = plt.subplots(2, 2, figsize=(9, 6.6), layout="constrained")
-    data, x, m = result.data, result.data.episode.values, result.data.sizes["constraint"]
-    for at, style, label in _lines(result):
+    x, m = data.episode.values, data.sizes["constraint"]
+    for at, style, label in _lines(data):
         for axis, kind in zip(axes[0], ("regret", "violation"), strict=True):
-            weak, strong = (_of(result.metric(f"{one}_{kind}"), at).mean(axis=1) for one in ("weak", "strong"))
+            weak, strong = (_of(metric(data, f"{one}_{kind}"), at).mean(axis=1) for one in ("weak", "strong"))
             axis.plot(weak, strong, label=label, markevery=[-1], **style)
         for axis, name in zip(axes[1], ("multiplier", "strong_violation"), strict=True):
             for i in range(m):
@@ -73,18 +73,18 @@ def details(result: Result, *, title: str | None = None) -> Figure:
     _dress(axes[1, 1], f"strong violation by constraint{dashes}")
     axes[1, 0].set(xlabel="episodes", ylabel="reward per cost")
     axes[1, 1].set(xlabel="episodes", ylabel="cumulative, cost")
-    _head(figure, axes[0, 0], result, title)
+    _head(figure, axes[0, 0], data, title)
     return figure
 
 
-def _lines(result: Result):
+def _lines(data: xr.Dataset):
     """Every (learner, instance, setting) that was run: its place, its look and its label."""
-    data, i = result.data, 0
+    i = 0
     shape = tuple(data.sizes[dim] for dim in ("learner", "instance", "setting"))
     for at in np.ndindex(shape):
-        if _of(result.metric("strong_regret"), at).size:
+        if _of(metric(data, "strong_regret"), at).size:
             style = {"color": COLOURS[i % 10], "linestyle": DASHES[i % 7], "marker": MARKERS[i % 10]}
-            yield at, style | {"markersize": 4, "linewidth": 1.5}, _label(result, at)
+            yield at, style | {"markersize": 4, "linewidth": 1.5}, _label(data, at)
             i += 1
 
 
@@ -110,25 +110,23 @@ def _dress(axis: Axes, title: str) -> None:
     axis.grid(alpha=0.3, linewidth=0.5)
 
 
-def _head(figure: Figure, axis: Axes, result: Result, title: str | None) -> None:
+def _head(figure: Figure, axis: Axes, data: xr.Dataset, title: str | None) -> None:
     """One legend above all panels, and what was averaged."""
     handles, labels = axis.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 4), fontsize=8, frameon=False)
-    seeds = f"{result.data.sizes['seed']} seeds, mean and 95 % interval"
+    seeds = f"{data.sizes['seed']} seeds, mean and 95 % interval"
     words = textwrap.fill(f"{title}: {seeds}" if title else seeds, 100)
     figure.suptitle(words, fontsize=10)
 
 
-def growth(results: list[Result], *, metrics: tuple[str, ...] = ("strong_regret", "strong_violation")) -> Figure:
+def growth(runs: list[xr.Dataset], *, metrics: tuple[str, ...] = ("strong_regret", "strong_violation")) -> Figure:
     """A metric at the end of runs of different T, log-log, with guides of slope 1/2 and 1 from the first point."""
-    results = sorted(results, key=lambda one: one.data.attrs["episodes"])
-    times = np.array([one.data.attrs["episodes"] for one in results], float)
+    runs = sorted(runs, key=lambda run: run.attrs["episodes"])
+    times = np.array([run.attrs["episodes"] for run in runs], float)
     figure, axes = plt.subplots(1, len(metrics), figsize=(4.6 * len(metrics), 3.8), layout="constrained", squeeze=False)
     for axis, name in zip(axes[0], metrics, strict=True):
-        ends = [
-            one.metric(name).isel(episode=-1).transpose("learner", "instance", "setting", "seed") for one in results
-        ]
-        fit = results[0].growth_exponent(*results[1:], metric=name)
+        ends = [metric(run, name).isel(episode=-1).transpose("learner", "instance", "setting", "seed") for run in runs]
+        fit = growth_exponent(runs, name)
         for i, at in enumerate(np.ndindex(ends[0].shape[:3])):
             values = [end.values[at][np.isfinite(end.values[at])] for end in ends]
             if not all(len(v) and v.mean() > 0 for v in values):  # not run, or nothing that a logarithm can show
@@ -136,7 +134,7 @@ def growth(results: list[Result], *, metrics: tuple[str, ...] = ("strong_regret"
             mean = np.array([v.mean() for v in values])
             interval = np.array([bootstrap_mean(v) for v in values]).T
             slope, low, high = (float(fit[k].values[at]) for k in ("exponent", "low", "high"))
-            label = f"{_label(results[0], at)}\nexponent {slope:.2f} [{low:.2f}, {high:.2f}]"
+            label = f"{_label(runs[0], at)}\nexponent {slope:.2f} [{low:.2f}, {high:.2f}]"
             axis.errorbar(
                 times, mean, yerr=np.abs(interval - mean), label=label, color=COLOURS[i % 10],
                 linestyle=DASHES[i % 7], marker=MARKERS[i % 10], markersize=5, capsize=3, linewidth=1.4,
@@ -159,9 +157,8 @@ def _guides(axis: Axes, times: np.ndarray, start: float) -> None:
         axis.annotate(text, (times[-1], start * (times[-1] / times[0]) ** slope), fontsize=7, color="0.4", ha="right")
 
 
-def _label(result: Result, at: tuple[int, ...]) -> str:
+def _label(data: xr.Dataset, at: tuple[int, ...]) -> str:
     """Learner, and instance and setting where there are several."""
-    data = result.data
     parts = [str(data.learner.values[at[0]])]
     if data.sizes["instance"] > 1:
         parts.append(f"{data.instance_name.values[at[1]]} ({data.instance.values[at[1]]})")

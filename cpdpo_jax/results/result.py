@@ -70,7 +70,7 @@ class Result:
         """Strong and weak regret and violation against episodes with intervals over seeds; a matplotlib Figure."""
         from cpdpo_jax.results.figures import curves
 
-        return curves(self, title=title)
+        return curves(self.data, title=title)
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """One row per learner, instance, setting, seed, checkpoint and constraint."""

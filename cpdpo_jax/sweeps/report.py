@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from cpdpo_jax.common import files
-from cpdpo_jax.results.result import Result
 from cpdpo_jax.sweeps import report_data
 from cpdpo_jax.sweeps.load import load_runs, rows
 from cpdpo_jax.sweeps.store import Store
@@ -52,12 +51,12 @@ def _figures(tables: list[Any]):
         where = f"{table.environment} #{instance}" if several else table.environment
         stem = _file_name(f"{where}-T{table.episodes}", used)
         for kind, draw in (("curves", figures.curves), ("details", figures.details)):
-            figure = draw(result, title=f"{where}, T = {table.episodes:,}")
+            figure = draw(result.data, title=f"{where}, T = {table.episodes:,}")
             yield f"{stem}-{kind}", figure
             plt.close(figure)
     for group in report_data.growing(tables):
         for i, instance in enumerate(group[0].result.data.instance.values[: report_data.MOST_INSTANCES]):
-            figure = figures.growth([Result(table.result.data.isel(instance=[i])) for table in group])
+            figure = figures.growth([table.result.data.isel(instance=[i]) for table in group])
             number = f" #{instance}" if group[0].result.data.sizes["instance"] > 1 else ""
             yield f"{_file_name(group[0].environment + number, used)}-growth", figure
             plt.close(figure)

@@ -160,8 +160,8 @@ def _how(stores: list[Store]) -> str:
         "from cpdpo_jax.results import figures\nfrom cpdpo_jax.sweeps.load import load_runs\n"
         "from cpdpo_jax.sweeps.store import Store\n\n"
         f"for table in load_runs([{where}]):   # one per environment and T\n"
-        "    figures.curves(table.result, title=table.environment).savefig('curves.pdf')\n"
-        "    figures.details(table.result, title=table.environment).savefig('details.pdf')\n"
+        "    figures.curves(table.result.data, title=table.environment).savefig('curves.pdf')\n"
+        "    figures.details(table.result.data, title=table.environment).savefig('details.pdf')\n"
         "    table.result.data                # xarray: every seed at every checkpoint\n"
     )
 

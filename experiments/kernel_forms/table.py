@@ -23,7 +23,7 @@ from cpdpo_jax.results.tables import format_table
 
 LAYERS, ACTIONS, LANES = 5, 3, 64
 
-occupancy = importlib.import_module("cpdpo_jax.kernels.occupancy")  # `kernels.occupancy` is the function
+occupancy: Any = importlib.import_module("cpdpo_jax.kernels.occupancy")  # `kernels.occupancy` is the function
 
 
 def problem(states: int, lanes: int = LANES) -> tuple[jax.Array, jax.Array, jax.Array]:

@@ -45,7 +45,7 @@ def _replayer() -> Any:
     return jax.jit(replay, compiler_options=FAST_COMPILE)
 
 
-def _both(instance: str, n: int, preset: str, **changed: float) -> tuple[cp.CMDP, Any, Any, dict[str, Any]]:
+def _both(instance: str, n: int, preset: str, **changed: Any) -> tuple[cp.CMDP, Any, Any, dict[str, Any]]:
     cmdp = random_cmdp(**INSTANCES[instance])
     draws = np.random.default_rng(11).random((n, cmdp.n_layers, 3 + cmdp.n_constraints))
     lanes = lanes_for(cpd_oppo.LEARNER, cmdp, episodes=EPISODES, preset=preset, rho=RHO, dtype=np.float64, **changed)
