@@ -55,7 +55,8 @@ def switching(cmdp: CMDP, *, episodes: int, switches: int = 9, tables: int = 2, 
 
     def weights(t: Any) -> Any:
         now = (t // length) % count
-        return _namespace(t).stack([1.0 * (now == j) for j in range(count)])
+        xp = _namespace(t)
+        return xp.stack([xp.where(now == j, 1.0, 0.0) for j in range(count)])
 
     return Losses(tables=_tables(cmdp, key, count), weights=weights, episodes=episodes, name="switching")
 
@@ -84,7 +85,7 @@ def periodic(cmdp: CMDP, *, episodes: int, period: float = 100.0, key: int = 0) 
 
     def weights(t: Any) -> Any:
         xp = _namespace(t)
-        angle = (2 * np.pi / period) * (t % period)
+        angle = (2 * np.pi / period) * (xp.asarray(t, float) % period)
         return xp.stack([xp.ones_like(angle), xp.sin(angle), xp.cos(angle)])
 
     return Losses(tables=waves, weights=weights, episodes=episodes, name="periodic")

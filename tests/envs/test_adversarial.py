@@ -11,6 +11,7 @@ import cpdpo_jax as cp
 from cpdpo_jax.envs import best_fixed_policy, drifting, fixed_policy_regret, periodic, switching
 from cpdpo_jax.exact.lp import evaluate
 
+pytestmark = pytest.mark.strict_numerics
 MAKERS = {"switching": switching, "drifting": drifting, "periodic": periodic}
 
 

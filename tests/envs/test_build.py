@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any
 
+import chex
 import jax
 import numpy as np
 import pytest
@@ -95,10 +96,11 @@ def leaves(cmdp: CMDP) -> list[np.ndarray]:
     return [np.asarray(leaf) for leaf in jax.tree.leaves(cmdp)]
 
 
-def same(one: CMDP, other: CMDP) -> bool:
-    return all(np.array_equal(a, b) for a, b in zip(leaves(one), leaves(other), strict=True)) and (
-        (one.noise, one.names) == (other.noise, other.names)
-    )
+def assert_same(*pairs: tuple[CMDP, CMDP]) -> None:
+    """Arrays to the bit; the structure of a CMDP's tree holds its noise and names."""
+    assert pairs
+    for one, other in pairs:
+        chex.assert_trees_all_equal(one, other, strict=True)
 
 
 def test_result_is_float64_numpy_and_keeps_the_numbers():
@@ -124,9 +126,9 @@ def test_what_stands_at_padding_does_not_matter():
         for field in ("transition", "reward"):
             rubbish[field][index] = np.nan
         rubbish["cost"][(slice(None), *index)] = 99.0
-    assert same(clean, make_cmdp(**rubbish, action_mask=action_mask))
+    assert_same((clean, make_cmdp(**rubbish, action_mask=action_mask)))
     explicit = mask((L, S), *ONE_START, (1, 3))
-    assert same(clean, make_cmdp(**rubbish, action_mask=action_mask, state_mask=explicit))
+    assert_same((clean, make_cmdp(**rubbish, action_mask=action_mask, state_mask=explicit)))
     assert not clean.action_mask[1, 3].any()
     assert clean.transition[1, 3].sum() == 0
     assert clean.reward[1, 0, 1] == 0
@@ -157,11 +159,13 @@ def test_stack_and_unstack_are_inverse():
     assert batch.transition.shape == (L - 1, S, A, S, 3)
     assert batch.units.cost_scale.shape == (M, 3)
     assert batch.names == ("toy-0", "toy-1", "toy-2")
-    assert all(same(a, b) for a, b in zip(ones, unstack(batch), strict=True))
-    assert same(stack([batch, ones[0]]), stack([*ones, ones[0]]))
+    assert_same(*zip(ones, unstack(batch), strict=True))
+    assert_same((stack([batch, ones[0]]), stack([*ones, ones[0]])))
     assert unstack(ones[0]) == [ones[0]]
     grid = jax.tree.map(lambda leaf: leaf.reshape(*leaf.shape[:-1], 3, 1), batch)
-    assert all(same(a, b) for a, b in zip(ones, unstack(grid), strict=True))
+    assert_same(*zip(ones, unstack(grid), strict=True))
+    with pytest.raises(AssertionError):
+        assert_same((ones[0], dataclasses.replace(ones[0], names=("other",))))
 
 
 def test_stack_says_what_differs():

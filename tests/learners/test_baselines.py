@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -187,7 +188,7 @@ def test_statistics_are_kept_up_to_date() -> None:
     run = jax.jit(partial(compiled_loop.replay, learner, "bernoulli"), compiler_options=FAST_COMPILE)
     state, episodes, _ = run(lanes, draws)
     seen, _ = jax.lax.scan(lambda e, t: (observe(e, t), None), empty(lanes.problem), episodes.trajectory)
-    jax.tree.map(np.testing.assert_array_equal, state.statistics.estimates, seen)
+    chex.assert_trees_all_equal(state.statistics.estimates, seen)
     kept, anew = state.statistics, optimistic.from_estimates(state.statistics.estimates)
     np.testing.assert_allclose(kept.deviation, anew.deviation, rtol=1e-6)
     assert float(kept.deviation.max()) > 0.5

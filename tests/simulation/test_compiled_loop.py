@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -58,13 +60,14 @@ def test_a_learner_of_any_operations_runs():
 
 
 def test_hyperparameters_and_bounds_do_not_recompile():
-    given = lanes()
-    run = compiled_loop.begin(cpdpo.LEARNER, given)
-    run = compiled_loop.advance(cpdpo.LEARNER, "bernoulli", given, run, 0, 10)
-    compiled = compiled_loop.advance_compiled._cache_size()  # pyright: ignore[reportAttributeAccessIssue]
-    other = lanes(learning_rate=0.5, dual_cap=2.0)
-    compiled_loop.advance(cpdpo.LEARNER, "bernoulli", other, compiled_loop.begin(cpdpo.LEARNER, other), 0, 7)
-    assert compiled_loop.advance_compiled._cache_size() == compiled  # pyright: ignore[reportAttributeAccessIssue]
+    """The update is traced once, whatever the settings and the episodes; another shape would be a second time."""
+    learner = replace(cpdpo.LEARNER, name="traced once", update=chex.assert_max_traces(cpdpo.LEARNER.update, n=1))
+    given, other, wider = lanes(), lanes(learning_rate=0.5, dual_cap=2.0), lanes(states=4)
+    run = compiled_loop.advance(learner, "bernoulli", given, compiled_loop.begin(learner, given), 0, 10)
+    compiled_loop.advance(learner, "bernoulli", given, run, 10, 12)
+    compiled_loop.advance(learner, "bernoulli", other, compiled_loop.begin(learner, other), 0, 7)
+    with pytest.raises(AssertionError, match="traced > 1 times"):
+        compiled_loop.advance(learner, "bernoulli", wider, compiled_loop.begin(learner, wider), 0, 7)
 
 
 def test_cutting_a_run_changes_no_bit():
@@ -73,8 +76,7 @@ def test_cutting_a_run_changes_no_bit():
     parts = compiled_loop.begin(cpdpo.LEARNER, given)
     for first, last in ((0, 1), (1, 128), (128, 300)):
         parts = compiled_loop.advance(cpdpo.LEARNER, "bernoulli", given, parts, first, last)
-    for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(parts), strict=True):
-        np.testing.assert_array_equal(a, b)
+    chex.assert_trees_all_equal(whole, parts)
 
 
 @pytest.mark.parametrize(("layers", "states", "actions"), [(1, 1, 1), (1, 3, 2), (2, 1, 2)])
