@@ -14,13 +14,15 @@ from cpdpo_jax.learners import (
     podb,
     regularized_primal_dual,
 )
-from cpdpo_jax.learners.base import Info, Learner, NoHyperparameters, Problem, get, names, register
+from cpdpo_jax.learners.base import Analysis, Info, Learner, NoHyperparameters, Problem, Watched, get, names, register
 
 __all__ = [
+    "Analysis",
     "Info",
     "Learner",
     "NoHyperparameters",
     "Problem",
+    "Watched",
     "cpd_oppo",
     "cpdpo",
     "fixed",

@@ -36,6 +36,42 @@ class Info(NamedTuple):
     infeasible: Array = None  # [B] int32, for learners that solve LPs: how many so far no policy satisfied
 
 
+class Watched(NamedTuple):
+    """One episode and what no learner knows: all that the analysis of a learner is checked with."""
+
+    problem: Problem
+    hyper: Any
+    before: Any  # the learner's state when it played
+    after: Any  # and after its update
+    policy: Array  # [L,S,A,B] pi_t
+    info: Info
+    gaps: Array  # [1+M,B] OPT - V(r), then V(g_i) - alpha_i, of pi_t
+    transition: Array  # [L-1,S,A,S,B or 1] the true P
+    payoff: Array  # [1+M,L,S,A,B or 1] the true mean reward, then costs
+    optimum: Array  # [B] OPT
+    slater_margin: Array  # [B] the true rho, whatever the learner believes
+    optimal_policy: Array  # [L,S,A,B] pi*
+    optimal_reach: Array  # [L,S,B] the probability of every state under pi*
+    optimal_cost: Array  # [M,B] V(g_i) of pi*
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What the proof of a learner relies on, checked in every episode of a watched run (`simulate(monitor=True)`).
+
+    observe(watched) -> (slack [events,B]: by how much each event or inequality held, negative: it failed;
+                         terms [sums,B]: what is added up over the episodes)
+    bounds(problem, hyper, n_constraints, t) -> [sums, instances]: what the theory allows the sums at episode t (or NaN)
+    order_terms(problem, n_constraints) -> (regret, violation) [instances], the theorems' orders with constant 1
+    """
+
+    events: tuple[str, ...]
+    sums: tuple[str, ...]
+    observe: Callable[[Watched], tuple[jax.Array, jax.Array]]
+    bounds: Callable[[Problem, Any, int, float], Any]
+    order_terms: Callable[[Problem, int], tuple[Any, Any]]
+
+
 @dataclass(frozen=True)
 class Learner:
     """A learner: four pure functions over lanes (the trailing axis B). See `register` for an example.
@@ -55,6 +91,7 @@ class Learner:
     update: Callable[..., tuple[Any, Info]]
     needs_slater: bool = False  # refuses an instance without a strictly feasible policy
     plays: str | None = None  # a yardstick, not a learner: the policy of the exact `Solution` that it plays
+    analysis: Analysis | None = None  # what its proof relies on, for a run that is watched
     compiled: bool = True  # False: calls a solver, is not compiled, and runs on the host
 
 

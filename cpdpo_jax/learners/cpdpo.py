@@ -15,7 +15,7 @@ import numpy as np
 
 from cpdpo_jax.common.types import Array, Trajectory
 from cpdpo_jax.kernels import at_pairs, dual_max, hoeffding_width, lagrangian_loss, policy_value
-from cpdpo_jax.learners import base, podb
+from cpdpo_jax.learners import base, cpdpo_analysis, podb
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.estimates import Estimates, empty, observe
 
@@ -69,6 +69,17 @@ def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
     )
 
 
+def reward_width(problem: Problem, hyper: Hyperparameters, visits: jax.Array) -> jax.Array:
+    """phi of Lemma 1 for visits n >= 1, of their shape."""
+    return hoeffding_width(visits, hyper.reward_confidence * podb.log_pairs(problem))
+
+
+def cost_width(problem: Problem, hyper: Hyperparameters, visits: jax.Array) -> jax.Array:
+    """xi of Lemma 2 for visits n >= 1, of their shape."""
+    n_constraints = problem.threshold.shape[0]
+    return hoeffding_width(visits, hyper.cost_confidence * (podb.log_pairs(problem) + float(np.log(n_constraints))))
+
+
 def init(problem: Problem, hyper: Hyperparameters) -> State:
     """Algorithm 2, lines 1 and 2: PO-DB's first policy; all estimators, counters and bounds at their start."""
     return State(estimates=empty(problem), primal=podb.start(problem))
@@ -90,16 +101,14 @@ def update_with(
     trajectory: Trajectory,
 ) -> tuple[State, Info]:
     """`update` with line 7 to choose: `dual` maps values and thresholds [M,B] and the cap [B] to multipliers [M,B]."""
-    n_layers, n_constraints = policy.shape[0], problem.threshold.shape[0]
+    n_layers = policy.shape[0]
 
     # Line 6: build the estimators, episode t included
     estimates = observe(state.estimates, trajectory)
-    log_reward = hyper.reward_confidence * podb.log_pairs(problem)
-    log_cost = hyper.cost_confidence * (podb.log_pairs(problem) + np.log(n_constraints))
     visits = jnp.maximum(estimates.visits, 1).astype(policy.dtype)
     per_visit = 1 / visits
     transition = estimates.transitions * per_visit[:-1, :, :, None]  # P_hat: a pair never visited has a row of zeros
-    cost_lower = estimates.payoff_sum[1:] * per_visit - hoeffding_width(visits, log_cost)  # g_hat - xi
+    cost_lower = estimates.payoff_sum[1:] * per_visit - cost_width(problem, hyper, visits)  # g_hat - xi
     cost_lower = jnp.where(hyper.clip > 0, jnp.clip(cost_lower, 0, 1), cost_lower)
 
     # Line 7: the dual max, a binary choice per constraint
@@ -109,7 +118,7 @@ def update_with(
     # Line 8: the Lagrangian loss of the visited pairs
     n = at_pairs(trajectory.state, trajectory.action, visits)
     reward_mean = at_pairs(trajectory.state, trajectory.action, estimates.payoff_sum[0]) / n
-    reward_upper = reward_mean + hoeffding_width(n, log_reward)  # r_hat + phi
+    reward_upper = reward_mean + reward_width(problem, hyper, n)  # r_hat + phi
     reward_upper = jnp.where(hyper.clip > 0, jnp.clip(reward_upper, 0, 1), reward_upper)
     visited_cost = at_pairs(trajectory.state, trajectory.action, cost_lower)
     loss = lagrangian_loss(reward_upper, visited_cost, multipliers, problem.threshold, hyper.dual_cap, n_layers)
@@ -127,5 +136,6 @@ LEARNER = base.register(
         policy=podb.policy,
         update=update,
         needs_slater=True,
+        analysis=cpdpo_analysis.made_of(lambda *given: (reward_width(*given), cost_width(*given))),
     )
 )

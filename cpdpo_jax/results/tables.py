@@ -55,31 +55,36 @@ def monitor_table(data: xr.Dataset) -> str:
     """See `Result.monitor_table`."""
     if "failures" not in data:
         raise ValueError("this run was not watched; simulate with monitor=True.")
-    rows = [["instance", "setting", "event", "seeds with a failure", "failing episodes", "least slack"]]
-    last = data.isel(episode=-1)
+    rows = [["learner", "instance", "setting", "event", "seeds with a failure", "failing episodes", "least slack"]]
+    last, lines = data.isel(episode=-1), []
     for at, label in _rows(data):
         for event in data.event.values:
             failures = last.failures.sel(at | {"event": event}).values
+            failures = failures[np.isfinite(failures)]
+            if not failures.size:  # an event of another learner's analysis
+                continue
             slack = float(last.slack.sel(at | {"event": event}).min())
             seen = f"{int((failures > 0).sum())} of {failures.size} ({(failures > 0).mean():.3g})"
-            rows.append([*label[1:], str(event), seen, f"{failures.mean():.4g} per seed", f"{slack:.3g}"])
-    lines = [format_table(rows), ""]
-    for i in range(data.sizes["instance"]):
-        for kind in ("reward", "cost"):
-            worst = float(last.width_sum.sel(kind=kind).isel(instance=i).max())
-            bound = float(last.width_bound.sel(kind=kind).isel(instance=i))
-            lines.append(
-                f"instance {i}: sum of V({kind} width) at most {worst:.4g} over seeds, the lemma allows {bound:.4g}"
-            )
-        regret, violation = (
-            float(metric(data, x).isel(instance=i, episode=-1).max()) for x in ("strong_regret", "strong_violation")
-        )
+            rows.append([*label, str(event), seen, f"{failures.mean():.4g} per seed", f"{slack:.3g}"])
+        lines += _sums_of(data, at, ", ".join(label))
+    return "\n".join([format_table(rows), "", *lines])
+
+
+def _sums_of(data: xr.Dataset, at: dict, label: str) -> list[str]:
+    """What the analysis adds up, beside what the theory allows, of one learner, instance and setting."""
+    last, lines = data.isel(episode=-1).sel(at), []
+    for quantity in data.quantity.values:
+        values, bound = last.watched_sum.sel(quantity=quantity).values, float(last.watched_bound.sel(quantity=quantity))
+        if np.isfinite(values).any():
+            allowed = f", the theory allows {bound:.4g}" if np.isfinite(bound) else ""
+            lines.append(f"{label}: sum of {quantity} at most {np.nanmax(values):.4g} over seeds{allowed}")
+    for name in ("regret", "violation"):
+        worst, order = float(metric(data, f"strong_{name}").sel(at).isel(episode=-1).max()), last[f"{name}_order_term"]
         lines.append(
-            f"instance {i}: strong regret at most {regret:.4g} over seeds; Theorem 1's order term (constant 1, "
-            f"logarithms dropped) is {float(data.regret_order_term[i]):.4g}; strong violation at most {violation:.4g}, "
-            f"Theorem 2's order term is {float(data.violation_order_term[i]):.4g}"
+            f"{label}: strong {name} at most {worst:.4g} over seeds; the theorem's order term (constant 1, logarithms "
+            f"dropped) is {float(order):.4g}"
         )
-    return "\n".join(lines)
+    return lines
 
 
 def _rows(data: xr.Dataset) -> Iterator[tuple[dict, list[str]]]:

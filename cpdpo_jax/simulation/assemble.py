@@ -14,7 +14,6 @@ import numpy as np
 from cpdpo_jax.exact.optimum import Solution
 from cpdpo_jax.learners import settings
 from cpdpo_jax.results.result import Result
-from cpdpo_jax.simulation import monitor
 from cpdpo_jax.simulation.curves import BlockCurves, empty_curves
 from cpdpo_jax.simulation.lanes import LaneIndex
 from cpdpo_jax.simulation.plan import LearnerPlan
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 LANE_DIMS = ("instance", "setting", "seed")
+WATCHED = ("failures", "slack", "watched")  # of the monitor: what they are about differs from learner to learner
 
 Pieces = Iterable[tuple[int, LaneIndex, BlockCurves]]  # of blocks: the learner's position, its lanes, what they tell
 
@@ -43,16 +43,26 @@ def assemble(
     labels = list(dict.fromkeys(setting.label for plan in plans for setting in plan.settings))
     m = cmdp.n_constraints
     lead = (len(plans), cmdp.batch_shape[0], len(labels), len(seeds))
-    like = empty_curves(len(points), cmdp, 1)
+    like = empty_curves(len(points), cmdp, 1, None)
     full = {name: np.full(lead + array.shape[:-1], np.nan) for name, array in like._asdict().items() if name != "done"}
+    events, sums = _quantities(plans)
+    full |= {name: np.full((*lead, len(points), len(events)), np.nan) for name in ("failures", "slack")}
+    full["watched"] = np.full((*lead, len(points), len(sums)), np.nan)
     position = {int(seed): i for i, seed in enumerate(seeds)}
     for p, lane, curves in pieces:
         label_position = np.array([labels.index(setting.label) for setting in plans[p].settings])
         real = lane.real
         seed_position = [position[int(seed)] for seed in lane.seed[real]]
         at = (p, lane.instance[real], label_position[lane.setting[real]], seed_position)
+        analysis = plans[p].learner.analysis
         for name, array in full.items():
-            array[at] = np.moveaxis(getattr(curves, name)[..., real], -1, 0)
+            values = np.moveaxis(getattr(curves, name)[..., real], -1, 0)
+            if name not in WATCHED:
+                array[at] = values
+            elif analysis is not None and plans[p].truth is not None:
+                own, all_names = (analysis.sums, sums) if name == "watched" else (analysis.events, events)
+                for i, quantity in enumerate(own):
+                    array[(*at, slice(None), all_names.index(quantity))] = values[..., i]
     curve = ("learner", *LANE_DIMS, "episode")
     per_constraint = (*curve, "constraint")
     unit = {"units": "reward per episode, summed over episodes"}
@@ -128,18 +138,40 @@ def _hyperparameters(plans: list[LearnerPlan], labels: list[str]) -> dict[str, n
     return values
 
 
+def _quantities(plans: list[LearnerPlan]) -> tuple[list[str], list[str]]:
+    """All events and all sums that are watched, whoever's they are."""
+    watched = [plan.learner.analysis for plan in plans if plan.truth is not None and plan.learner.analysis is not None]
+    events = dict.fromkeys(event for analysis in watched for event in analysis.events)
+    return list(events), list(dict.fromkeys(name for analysis in watched for name in analysis.sums))
+
+
 def _with_monitor(
     data: xr.Dataset, plans: list[LearnerPlan], full: dict[str, np.ndarray], curve: Sequence[str]
 ) -> xr.Dataset:
-    """Add what the monitor saw and the bounds to hold against it."""
-    problem, m = plans[0].problem, plans[0].cmdp.n_constraints
-    bounds = [monitor.concentration_bounds(problem, m, t) for t in plans[0].checkpoints]
-    regret, violation = monitor.order_terms(problem, m)
+    """Add what the monitor saw and the bounds to hold against it; rho is the true one there."""
+    events, sums = _quantities(plans)
+    points, m = plans[0].checkpoints, plans[0].cmdp.n_constraints
+    shape = tuple(data.sizes[dim] for dim in ("learner", "instance", "setting"))
+    bound = np.full((*shape, len(points), len(sums)), np.nan)
+    orders = np.full((2, *shape[:2]), np.nan)
+    labels = data.setting.values.tolist()
+    for p, plan in enumerate(plans):
+        analysis = plan.learner.analysis
+        if analysis is None or plan.truth is None:
+            continue
+        problem = plan.problem._replace(slater_margin=np.asarray(plan.truth.slater_margin))
+        orders[:, p] = analysis.order_terms(problem, m)
+        for setting in plan.settings:
+            hyper = settings.resolve(setting, plan.learner, plan.problem)
+            for c, t in enumerate(points):
+                allowed = analysis.bounds(plan.problem, hyper, m, float(t))  # [sums, instances]
+                for i, name in enumerate(analysis.sums):
+                    bound[p, :, labels.index(setting.label), c, sums.index(name)] = allowed[i]
     return data.assign(
         failures=((*curve, "event"), full["failures"], {"units": "episodes"}),
         slack=((*curve, "event"), full["slack"]),
-        width_sum=((*curve, "kind"), full["widths"]),
-        width_bound=(("episode", "kind", "instance"), np.asarray(bounds)),
-        regret_order_term=("instance", regret, {"long_name": "Theorem 1, constant 1, logarithms dropped"}),
-        violation_order_term=("instance", violation, {"long_name": "Theorem 2, constant 1, logarithms dropped"}),
-    ).assign_coords(event=list(monitor.EVENTS), kind=["reward", "cost"])
+        watched_sum=((*curve, "quantity"), full["watched"]),
+        watched_bound=(("learner", "instance", "setting", "episode", "quantity"), bound),
+        regret_order_term=(("learner", "instance"), orders[0], {"long_name": "constant 1, logarithms dropped"}),
+        violation_order_term=(("learner", "instance"), orders[1], {"long_name": "constant 1, logarithms dropped"}),
+    ).assign_coords(event=events, quantity=sums)

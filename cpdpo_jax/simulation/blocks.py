@@ -47,7 +47,7 @@ def run_block(
     `progress` is told of every n episodes done; `stop` asks whether to end early; `keep` is handed a snapshot every
     `every` seconds, and when stopped.
     """
-    curves = empty_curves(len(plan.checkpoints), plan.cmdp, len(lane.seed))
+    curves = empty_curves(len(plan.checkpoints), plan.cmdp, len(lane.seed), plan.learner.analysis)
     t, believed = 0, np.asarray(plan.problem.slater_margin)[lane.instance]
     if start is not None:
         t, believed, curves = start.episode, start.believed, start.curves
@@ -69,7 +69,9 @@ def run_block(
                 believed = plug_in_slater_margin(inputs.problem, state.learner)
             phase = plan.phases[plan.phases.index(phase) + 1]
             inputs = lane_inputs(plan, lane, phase, believed)
-            state = begin(phase.learner, inputs)._replace(sums=state.sums, carry=state.carry)
+            fresh = begin(phase.learner, inputs)
+            watch = fresh.watch if state.watch is None else state.watch  # none while exploring
+            state = fresh._replace(sums=state.sums, carry=state.carry, watch=watch)
         while t < end and not stop():
             n = min(size, end - t)
             started = time.perf_counter()

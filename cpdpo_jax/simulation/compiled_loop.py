@@ -84,7 +84,7 @@ def begin(learner: Learner, lanes: LaneInputs) -> LoopState:
         gaps=jnp.zeros((1 + n_constraints, n_lanes), dtype),
         info=Info(jnp.zeros((n_constraints, n_lanes), dtype), jnp.zeros(n_lanes, jnp.int32)),
         first_bad=jnp.full(n_lanes, -1, jnp.int32),
-        watch=None if lanes.truth is None else monitor.start(n_lanes, dtype),
+        watch=monitor.start(learner.analysis, n_lanes, dtype) if lanes.truth and learner.analysis else None,
     )
     return jax.tree.map(jnp.copy, state)
 
@@ -104,8 +104,8 @@ def episode(learner: Learner, noise: str, lanes: LaneInputs, state: LoopState, t
     sums, carry = compensated_add(state.sums, state.carry, terms)
     bad = (state.first_bad < 0) & ~jnp.isfinite(played.gaps[0])
     watch = None
-    if lanes.truth is not None and state.watch is not None:
-        watch = monitor.observe(state.watch, lanes, lanes.truth, state.learner, after, played)
+    if state.watch is not None and learner.analysis is not None:
+        watch = monitor.observe(state.watch, learner.analysis, lanes, state.learner, after, played)
     return LoopState(after, sums, carry, played.gaps, played.info, jnp.where(bad, t, state.first_bad), watch)
 
 

@@ -8,7 +8,8 @@ import jax
 import numpy as np
 
 from cpdpo_jax.common.types import CMDP
-from cpdpo_jax.simulation import compiled_loop, monitor
+from cpdpo_jax.learners.base import Analysis
+from cpdpo_jax.simulation import compiled_loop
 
 
 class BlockCurves(NamedTuple):
@@ -21,18 +22,19 @@ class BlockCurves(NamedTuple):
     gaps: np.ndarray  # [C,1+M,B] of the last episode
     epochs: np.ndarray  # [C,B]
     infeasible: np.ndarray  # [C,B]; NaN for learners that solve no LPs
-    failures: np.ndarray  # [C,6,B] of the monitor
-    slack: np.ndarray  # [C,6,B]
-    widths: np.ndarray  # [C,2,B] cumulative
+    failures: np.ndarray  # [C,events,B] of the monitor
+    slack: np.ndarray  # [C,events,B]
+    watched: np.ndarray  # [C,sums,B] what the learner's analysis adds up
     policy: np.ndarray  # [L,S,A,B] after the last episode done
     slater_margin: np.ndarray  # [B] rho as the learner believed it
     first_bad: np.ndarray  # [B] first episode (from 1) with a value that is not finite; 0: none
     done: np.ndarray  # [] episodes done
 
 
-def empty_curves(n_checkpoints: int, cmdp: CMDP, n_lanes: int) -> BlockCurves:
+def empty_curves(n_checkpoints: int, cmdp: CMDP, n_lanes: int, analysis: Analysis | None) -> BlockCurves:
     """All NaN, nothing done."""
-    n, m, events = n_checkpoints, cmdp.n_constraints, len(monitor.EVENTS)
+    n, m = n_checkpoints, cmdp.n_constraints
+    events, sums = (len(analysis.events), len(analysis.sums)) if analysis else (0, 0)
 
     def nan(*shape: int) -> np.ndarray:
         return np.full((*shape, n_lanes), np.nan)
@@ -47,7 +49,7 @@ def empty_curves(n_checkpoints: int, cmdp: CMDP, n_lanes: int) -> BlockCurves:
         infeasible=nan(n),
         failures=nan(n, events),
         slack=nan(n, events),
-        widths=nan(n, 2),
+        watched=nan(n, sums),
         policy=nan(*cmdp.reward.shape[:3]),
         slater_margin=nan(),
         first_bad=np.zeros(n_lanes, int),
@@ -64,7 +66,7 @@ def write(curves: BlockCurves, at: int, t: int, state: compiled_loop.LoopState) 
         curves.infeasible[at] = state.info.infeasible
     if state.watch is not None:
         curves.failures[at], curves.slack[at] = state.watch.failures, state.watch.slack
-        curves.widths[at] = np.asarray(state.watch.widths, float) - np.asarray(state.watch.widths_carry, float)
+        curves.watched[at] = np.asarray(state.watch.sums, float) - np.asarray(state.watch.carry, float)
 
 
 def check_policy(policy: np.ndarray, mask: np.ndarray, name: str) -> None:

@@ -48,7 +48,10 @@ def _bounds(result: cp.Result) -> dict[str, tuple[np.ndarray, float]]:
     """What was seen, [seed], and the bound on it; of the exact constants."""
     data = result.data.isel(learner=0, instance=0, setting=0, episode=-1)
     widths = {
-        f"sum of V({kind} width)": (data.width_sum.sel(kind=kind).values, float(data.width_bound.sel(kind=kind)))
+        f"sum of V({kind} width)": (
+            data.watched_sum.sel(quantity=f"{kind} width").values,
+            float(data.watched_bound.sel(quantity=f"{kind} width")),
+        )
         for kind in ("reward", "cost")
     }
     regret, violation = (common.last(result, f"strong_{kind}")[0] for kind in ("regret", "violation"))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import cpdpo_jax as cp
-from cpdpo_jax.learners.base import Problem
-from cpdpo_jax.simulation import monitor
+from cpdpo_jax.learners import cpd_oppo, cpd_oppo_analysis, cpdpo, cpdpo_analysis
+from cpdpo_jax.learners.base import Info, Learner, Problem
 from tests.support import random_cmdp
 
 
@@ -36,7 +39,7 @@ def test_the_order_terms_by_hand():
         delta=0.05 * lanes,
         slater_margin=np.array([0.5, 2.0]),
     )
-    regret, violation = monitor.order_terms(problem, 2)
+    regret, violation = cpdpo_analysis.order_terms(problem, 2)
     np.testing.assert_allclose(violation, [544, 1024], rtol=1e-15)
     np.testing.assert_allclose(regret, [1088, 512], rtol=1e-15)
 
@@ -56,10 +59,10 @@ def test_the_concentration_bounds_by_hand():
         delta=np.array([delta]),
         slater_margin=np.ones(1),
     )
-    reward, cost = monitor.concentration_bounds(problem, 1, 25)
+    reward, cost = cpdpo_analysis.concentration_bounds(problem, None, 1, 25)
     azuma = 2 * np.sqrt(2 * 25 * (10 - np.log(300)))
     np.testing.assert_allclose([reward, cost], 4 * np.sqrt(2 * 12 * 25 * 10) + azuma * np.ones((2, 1)), rtol=1e-12)
-    _, more = monitor.concentration_bounds(problem, 7, 25)
+    _, more = cpdpo_analysis.concentration_bounds(problem, None, 7, 25)
     np.testing.assert_allclose(more, 4 * np.sqrt(2 * 12 * 25 * (10 + np.log(7))) + azuma, rtol=1e-12)
 
 
@@ -76,8 +79,8 @@ def test_the_events_hold_with_the_constants_of_the_theory(cmdp):
     for event in ("occupancy", "lagrangian", "lagrangian_cor"):
         assert float(failing.sel(event=event)) <= 0.2
     last = result.data.isel(episode=-1)
-    assert (last.width_sum <= last.width_bound).all()
-    assert (last.width_sum > 0).all()
+    assert (last.watched_sum <= last.watched_bound).all()
+    assert (last.watched_sum > 0).all()
     assert "Theorem 1" in result.monitor_table()
 
 
@@ -109,3 +112,104 @@ def test_the_slack_is_what_plain_numpy_says(cmdp):
     # the first epoch's set is everything: what is left to its ends is P and 1 - P
     p = np.asarray(cmdp.transition)[mask[:-1]]
     assert float(slack.sel(event="transition")) == pytest.approx(np.minimum(p, 1 - p).min(), abs=1e-6)
+
+
+@pytest.mark.slow
+def test_the_events_of_cpd_oppo_hold_with_the_constants_of_its_proof(cmdp):
+    """All of them together may fail in delta = 0.05 of the seeds; the inequalities follow from the events."""
+    result = cp.simulate("cpd_oppo", cmdp, episodes=2000, seeds=64, hparams="theory", monitor=True, progress=False)
+    last = result.data.isel(episode=-1, learner=0)
+    assert set(result.data.event.values) == set(cpd_oppo_analysis.EVENTS)
+    assert (last.failures == 0).all()
+    x = last.watched_sum.sel(quantity="x")
+    assert (x <= last.watched_bound.sel(quantity="x")).all()
+    assert (last.watched_sum.sel(quantity="e") > 0).all()
+    assert "exchange" in result.monitor_table()
+
+
+def test_narrow_widths_fail_the_events_of_cpd_oppo(cmdp):
+    narrow = {"preset": "theory", "transition_confidence": 1e-6, "payoff_confidence": 1e-6}
+    result = cp.simulate("cpd_oppo", cmdp, episodes=300, seeds=32, hparams=narrow, monitor=True, progress=False)
+    failed = (result.data.failures.isel(episode=-1, learner=0, instance=0, setting=0) > 0).any("seed")
+    for event in ("reward", "cost", "transition", "error"):
+        assert failed.sel(event=event), event
+
+
+def _knows_too_much(learner: Learner, cmdp: cp.CMDP, **changed) -> Learner:
+    """The learner with exact counts that always plays the safest policy and always reports full multipliers."""
+    safest = cp.solve(cmdp).slater_policy
+    n = 10**7
+
+    def init(problem, hyper):
+        lanes = problem.threshold.shape[1]
+
+        def spread(array):
+            return jnp.repeat(jnp.asarray(array)[..., None], lanes, axis=-1)
+
+        state = learner.init(problem, hyper)
+        counts = state.estimates._replace(
+            visits=spread(np.full(cmdp.reward.shape, n, np.int32)),
+            transitions=spread(np.rint(n * np.asarray(cmdp.transition)).astype(np.int32)),
+            payoff_sum=spread(n * np.concatenate([cmdp.reward[None], cmdp.cost]).astype(np.float32)),
+        )
+        return state._replace(estimates=counts)
+
+    def policy(problem, hyper, state):
+        return jnp.repeat(jnp.asarray(safest, jnp.float32)[..., None], problem.threshold.shape[1], axis=-1)
+
+    def update(problem, hyper, state, policy, trajectory):
+        return state, Info(0 * problem.threshold + hyper.dual_cap, 0 * trajectory.state[0])
+
+    return replace(learner, name=f"broken_{learner.name}", init=init, policy=policy, update=update, **changed)
+
+
+@pytest.mark.parametrize(
+    ("learner", "events"),
+    [(cpdpo.LEARNER, ("lagrangian", "lagrangian_cor")), (cpd_oppo.LEARNER, ("exchange", "regret", "violation"))],
+)
+def test_a_broken_dual_fails_the_inequalities(cmdp, learner, events):
+    """Multipliers at the cap though every constraint holds: the dual max would have been 0."""
+    broken = _knows_too_much(learner, cmdp)
+    result = cp.simulate(broken, cmdp, episodes=20, seeds=4, hparams="theory", monitor=True, progress=False)
+    failed = result.data.failures.isel(episode=-1, learner=0, instance=0, setting=0)
+    for event in events:
+        assert (failed.sel(event=event) == 20).all(), event
+    assert (failed.sel(event=["reward", "cost"]) == 0).all()
+
+
+def test_broken_values_fail_the_improvement_and_the_error(cmdp):
+    """Costs that are overrated are no lower bounds; action values of another reward do not explain what is lost."""
+
+    def evaluate(*given):
+        seen = cpd_oppo.evaluate(*given)
+        return seen._replace(action_values=0 * seen.action_values, values=seen.values.at[1:].add(0.5))
+
+    broken = _knows_too_much(cpd_oppo.LEARNER, cmdp, analysis=cpd_oppo_analysis.made_of(evaluate))
+    result = cp.simulate(broken, cmdp, episodes=20, seeds=4, hparams="theory", monitor=True, progress=False)
+    failed = result.data.failures.isel(episode=-1, learner=0, instance=0, setting=0)
+    assert (failed.sel(event="improvement") == 20).all()
+    assert (failed.sel(event="error") == 20).all()
+
+
+def test_the_widths_watched_are_the_learners_own(cmdp):
+    """A learner whose widths are wrong is noticed: the monitor has no copy of the formula."""
+    nothing = cpdpo_analysis.made_of(lambda problem, hyper, visits: (0 * visits, 0 * visits))
+    wrong = replace(cpdpo.LEARNER, name="wrong_widths", analysis=nothing)
+    result = cp.simulate(wrong, cmdp, episodes=50, seeds=4, hparams="theory", monitor=True, progress=False)
+    failed = result.data.failures.isel(episode=-1, learner=0, instance=0, setting=0)
+    assert (failed.sel(event=["reward", "cost"]) > 0).all()
+
+
+def test_known_transitions_are_no_failure():
+    """`simple` moves with probability 1: a sum of float32 that is 1 - 6e-8 is not outside the set."""
+    result = cp.simulate("cpdpo", "simple", episodes=500, seeds=32, hparams="theory", monitor=True, progress=False)
+    assert (result.data.failures.isel(episode=-1).sel(event="transition") == 0).all()
+
+
+@pytest.mark.parametrize("options", [{"rho": "estimate:100"}, {"horizon": "doubling"}])
+def test_sums_go_on_over_phases(cmdp, options):
+    """While rho is estimated nothing is watched; when the learner starts afresh the sums and failures go on."""
+    result = watch(cmdp, episodes=1500, seeds=4, hparams="theory", checkpoints=[1000, 1400, 1500], **options)
+    sums = result.data.watched_sum.isel(learner=0, instance=0, setting=0)
+    assert np.isfinite(sums).all()
+    assert (sums.diff("episode") > 0).all()
