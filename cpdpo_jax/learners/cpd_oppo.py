@@ -222,6 +222,12 @@ def _patient_cap(
 
 LEARNER = base.register(
     Learner(
-        name="cpd_oppo", hyperparameters=hyperparameters, init=init, policy=policy, update=update, needs_slater=True
+        name="cpd_oppo",
+        hyperparameters=hyperparameters,
+        init=init,
+        policy=policy,
+        update=update,
+        needs_slater=True,
+        analysis=cpd_oppo_analysis.made_of(evaluate),
     )
 )

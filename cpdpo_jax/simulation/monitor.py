@@ -45,7 +45,7 @@ def truth(learner: Learner, cmdp: CMDP, solution: Solution) -> Truth:
     return Truth(
         slater_margin=np.asarray(solution.slater_margin),
         optimal_policy=np.asarray(solution.policy),
-        optimal_reach=np.stack([occupancy(transition, policy) for transition, policy, _ in each], axis=-1),
+        optimal_reach=np.stack([occupancy(transition, policy).sum(axis=2) for transition, policy, _ in each], axis=-1),
         optimal_cost=np.stack([evaluate(*one) for one in each], axis=-1),
     )
 

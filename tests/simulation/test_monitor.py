@@ -81,7 +81,7 @@ def test_the_events_hold_with_the_constants_of_the_theory(cmdp):
     last = result.data.isel(episode=-1)
     assert (last.watched_sum <= last.watched_bound).all()
     assert (last.watched_sum > 0).all()
-    assert "Theorem 1" in result.monitor_table()
+    assert "order term" in result.monitor_table()
 
 
 @pytest.mark.slow
@@ -111,7 +111,7 @@ def test_the_slack_is_what_plain_numpy_says(cmdp):
     assert float(slack.sel(event="reward")) >= min(unvisited, visited) - 1e-6
     # the first epoch's set is everything: what is left to its ends is P and 1 - P
     p = np.asarray(cmdp.transition)[mask[:-1]]
-    assert float(slack.sel(event="transition")) == pytest.approx(np.minimum(p, 1 - p).min(), abs=1e-6)
+    assert float(slack.sel(event="transition")) == pytest.approx(np.minimum(p, 1 - p).min(), abs=3e-6)
 
 
 @pytest.mark.slow
@@ -138,7 +138,7 @@ def test_narrow_widths_fail_the_events_of_cpd_oppo(cmdp):
 def _knows_too_much(learner: Learner, cmdp: cp.CMDP, **changed) -> Learner:
     """The learner with exact counts that always plays the safest policy and always reports full multipliers."""
     safest = cp.solve(cmdp).slater_policy
-    n = 10**7
+    n = 10**9
 
     def init(problem, hyper):
         lanes = problem.threshold.shape[1]
@@ -167,8 +167,10 @@ def _knows_too_much(learner: Learner, cmdp: cp.CMDP, **changed) -> Learner:
     ("learner", "events"),
     [(cpdpo.LEARNER, ("lagrangian", "lagrangian_cor")), (cpd_oppo.LEARNER, ("exchange", "regret", "violation"))],
 )
-def test_a_broken_dual_fails_the_inequalities(cmdp, learner, events):
-    """Multipliers at the cap though every constraint holds: the dual max would have been 0."""
+def test_a_broken_dual_fails_the_inequalities(learner, events):
+    """Multipliers at the cap though the constraint, which binds at the optimum, holds: the dual max would be 0."""
+    cmdp = random_cmdp(3, 3, 2, 1, seed=3)
+    assert cp.solve(cmdp).multipliers.min() > 0.01
     broken = _knows_too_much(learner, cmdp)
     result = cp.simulate(broken, cmdp, episodes=20, seeds=4, hparams="theory", monitor=True, progress=False)
     failed = result.data.failures.isel(episode=-1, learner=0, instance=0, setting=0)
