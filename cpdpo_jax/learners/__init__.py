@@ -6,12 +6,14 @@ One module per learner; `names()` lists them, `get(name)` finds one, `register` 
 from cpdpo_jax.learners import (
     cpdpo,
     fixed,
+    ghosh,
     optcmdp,
     optcmdp_bonus,
     optdual,
     optprimaldual,
     podb,
     regularized_primal_dual,
+    uopt_rpgpd,
 )
 from cpdpo_jax.learners.base import Info, Learner, NoHyperparameters, Problem, get, names, register
 
@@ -23,6 +25,7 @@ __all__ = [
     "cpdpo",
     "fixed",
     "get",
+    "ghosh",
     "names",
     "optcmdp",
     "optcmdp_bonus",
@@ -31,4 +34,5 @@ __all__ = [
     "podb",
     "register",
     "regularized_primal_dual",
+    "uopt_rpgpd",
 ]

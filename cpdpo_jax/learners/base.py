@@ -56,6 +56,7 @@ class Learner:
     needs_slater: bool = False  # refuses an instance without a strictly feasible policy
     plays: str | None = None  # a yardstick, not a learner: the policy of the exact `Solution` that it plays
     compiled: bool = True  # False: calls a solver, is not compiled, and runs on the host
+    most_constraints: int | None = None  # `hyperparameters` refuses an instance with more
 
 
 class NoHyperparameters(NamedTuple):
