@@ -10,9 +10,11 @@ from cpdpo_jax.learners import (
     optcmdp,
     optcmdp_bonus,
     optdual,
+    optpess_primaldual,
     optprimaldual,
     podb,
     regularized_primal_dual,
+    triple_q,
     uopt_rpgpd,
 )
 from cpdpo_jax.learners.base import Info, Learner, NoHyperparameters, Problem, get, names, register
@@ -30,9 +32,11 @@ __all__ = [
     "optcmdp",
     "optcmdp_bonus",
     "optdual",
+    "optpess_primaldual",
     "optprimaldual",
     "podb",
     "register",
     "regularized_primal_dual",
+    "triple_q",
     "uopt_rpgpd",
 ]

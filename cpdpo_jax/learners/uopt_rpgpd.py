@@ -82,7 +82,9 @@ def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
     )
     if preset == "theory":
         return theory
-    return theory._replace(regularisation=0.1 * one, transition_confidence=1e-5 * one, payoff_confidence=1e-3 * one)
+    return theory._replace(
+        policy_rate=3 * one, dual_rate=3 * one, transition_confidence=1e-6 * one, payoff_confidence=1e-4 * one
+    )
 
 
 def count(estimates: Estimates, root_sum: jax.Array, trajectory: Trajectory) -> tuple[Estimates, jax.Array]:

