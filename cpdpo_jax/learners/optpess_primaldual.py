@@ -75,7 +75,12 @@ def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
     )
     if preset == "theory":
         return theory
-    return theory._replace(tightening=0.1 * one, transition_confidence=1e-5 * one, payoff_confidence=1e-2 * one)
+    return theory._replace(
+        dual_rate=3 * theory.dual_rate,
+        tightening=0.5 * one,
+        transition_confidence=1e-6 * one,
+        payoff_confidence=1e-2 * one,
+    )
 
 
 def greedy(values: jax.Array, mask: jax.Array) -> jax.Array:

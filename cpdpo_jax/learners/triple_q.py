@@ -86,7 +86,12 @@ def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
     )
     if preset == "theory":
         return theory
-    return theory._replace(tightening=0.1 * one, frame_bonus=0.1 * one, transition_confidence=1e-5 * one)
+    return theory._replace(
+        dual_rate=3 * theory.dual_rate,
+        tightening=0.2 * one,
+        frame_bonus=0.3 * one,
+        transition_confidence=1e-6 * one,
+    )
 
 
 def largest_values(problem: Problem) -> jax.Array:

@@ -1,11 +1,11 @@
-"""Plain-loop NumPy (float64) transcription of Ghosh, Zhou and Shroff (2024), hard violation: /work/specs/rivals.md, 1.
+"""Plain-loop NumPy (float64) transcription of Ghosh, Zhou and Shroff (2024), hard violation.
 
-H = L layers in which actions are taken, S padded states, A padded actions, M constraints; state 0 of layer 0 is x_0, x_L
-is implicit, a state is real if it has an allowed action. Every episode: with the counts from before it, find the
+H = L layers in which actions are taken, S padded states, A padded actions, M constraints; state 0 of layer 0 is x_0,
+x_L is implicit, a state is real if it has an allowed action. Every episode: with the counts from before it, find the
 multiplier Y by bisection, play the softmax policy of Y, count.
 
-Symbols: n(x,a), c(x,a,y) counts; lg = ln(6 |X| |A| H T / delta); a = `policy_rate`, the largest Y = `dual_cap`;
-b = beta_r + H sum_y beta_p(y). Q^r and Q^g are optimistic and truncated; a pair never seen has Q^r = L - k, Q^g = 0.
+Symbols: n(x,a), c(x,a,y) counts; lg = ln(6 |X| |A| H T / delta); a = `policy_rate`, the largest Y = `dual_cap`; b =
+beta_r + H sum_y beta_p(y). Q^r and Q^g are optimistic and truncated; a pair never seen has Q^r = L - k, Q^g = 0.
 """
 
 import numpy as np

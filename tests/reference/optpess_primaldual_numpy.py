@@ -1,11 +1,11 @@
-"""Plain-loop NumPy (float64) transcription of OptPess-PrimalDual (Liu et al. 2021): /work/specs/rivals.md, section 3.
+"""Plain-loop NumPy (float64) transcription of OptPess-PrimalDual (Liu et al. 2021).
 
-H = L layers in which actions are taken, S padded states, A padded actions, M constraints; state 0 of layer 0 is x_0, x_L
-is implicit, a state is real if it has an allowed action. Every episode: with the counts from before it, a greedy backward
-pass on optimistic reward minus weighted optimistic costs, the step of the multipliers, play, count.
+H = L layers in which actions are taken, S padded states, A padded actions, M constraints; state 0 of layer 0 is x_0,
+x_L is implicit, a state is real if it has an allowed action. Every episode: with the counts from before it, a greedy
+backward pass on optimistic reward minus weighted optimistic costs, the step of the multipliers, play, count.
 
-Symbols: n(x,a), c(x,a,y) counts; lg = ln(6 |X| |A| H T / delta); weight = `dual_rate` lambda / sqrt(t) (their
-lambda / eta_t); eps_t = `tightening` (l + 1) / sqrt(t l), l = ln(16 |X|^2 |A| H t / delta); b = beta_r + H sum_y beta_p(y).
+Symbols: n(x,a), c(x,a,y) counts; lg = ln(6 |X| |A| H T / delta); weight = `dual_rate` lambda / sqrt(t) (their lambda
+/ eta_t); eps_t = `tightening` (l + 1) / sqrt(t l), l = ln(16 |X|^2 |A| H t / delta); b = beta_r + H sum_y beta_p(y).
 A pair never seen has Q^r = L - k, Q^g = 0.
 """
 

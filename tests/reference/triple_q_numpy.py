@@ -1,11 +1,11 @@
-"""Plain-loop NumPy (float64) transcription of Triple-Q (Wei, Liu and Ying 2022), model-free: /work/specs/rivals.md, 4.
+"""Plain-loop NumPy (float64) transcription of Triple-Q (Wei, Liu and Ying 2022), model-free.
 
-H = L layers in which actions are taken, S padded states, A padded actions, M constraints; state 0 of layer 0 is x_0, x_L
-is implicit, a state is real if it has an allowed action. Utilities u_i = 1 - g_i are wanted above L - alpha_i.
+H = L layers in which actions are taken, S padded states, A padded actions, M constraints; state 0 of layer 0 is x_0,
+x_L is implicit, a state is real if it has an allowed action. Utilities u_i = 1 - g_i are wanted above L - alpha_i.
 
-Symbols: Q, C_i the tables of reward and utilities, Z_i the virtual queues (`queue`); chi = `learning_offset`,
-1/eta = `dual_rate`, eps = `tightening`, iota = 128 ln(sqrt(2 |X| |A| H) T); a frame has `frame_length` episodes, at its end
-Q is raised by `frame_bonus` and cut at L - k. `transition_confidence` multiplies iota in the bonus of an update.
+Symbols: Q, C_i the tables of reward and utilities, Z_i the virtual queues (`queue`); chi = `learning_offset`, 1/eta =
+`dual_rate`, eps = `tightening`, iota = 128 ln(sqrt(2 |X| |A| H) T); a frame has `frame_length` episodes, at its end Q
+is raised by `frame_bonus` and cut at L - k. `transition_confidence` multiplies iota in the bonus of an update.
 """
 
 import numpy as np
@@ -124,7 +124,9 @@ def run(
     uniforms: Array,
     delta: float = 0.0,
 ) -> dict[str, Array]:
-    """len(uniforms) episodes; `episodes` is the T of iota (delta is not used). Uniforms [n,L,3+M]: action, state, payoffs.
+    """len(uniforms) episodes; `episodes` is the T of iota (delta is not used).
+
+    Uniforms [n,L,3+M]: action, state, payoffs.
 
     Returns, per episode: states, actions, policies (pi_t), multipliers (Z_t / eta), and after it next_multipliers,
     queue [M], tables [1+M,L,S,A].

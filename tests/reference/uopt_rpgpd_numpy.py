@@ -1,12 +1,12 @@
-"""Plain-loop NumPy (float64) transcription of UOpt-RPGPD (Kitamura et al. 2024): /work/specs/rivals.md, section 2.
+"""Plain-loop NumPy (float64) transcription of UOpt-RPGPD (Kitamura et al. 2024).
 
-H = L layers in which actions are taken, S padded states, A padded actions, M constraints; state 0 of layer 0 is x_0, x_L
-is implicit, a state is real if it has an allowed action. Every episode: play pi_t, count it, evaluate pi_t with the
-counts that INCLUDE it, take the regularised steps of policy and multipliers. No T in any constant.
+H = L layers in which actions are taken, S padded states, A padded actions, M constraints; state 0 of layer 0 is x_0,
+x_L is implicit, a state is real if it has an allowed action. Every episode: play pi_t, count it, evaluate pi_t with
+the counts that INCLUDE it, take the regularised steps of policy and multipliers. No T in any constant.
 
-Symbols: n(x,a), c(x,a,y) counts; e episodes done before this one; eta = `policy_rate` (e+3)^-`rate_exponent`, the dual's
-likewise with `dual_rate`; tau = `regularisation` (e+3)^-`regularisation_exponent`;
-psi(n) = 2 ln ln max(2n, e) + 2 ln(48 |X|^2 |A| H / delta), phi^2 = `transition_confidence` psi / n.
+Symbols: n(x,a), c(x,a,y) counts; e episodes done before this one; eta = `policy_rate` (e+3)^-`rate_exponent`, the
+dual's likewise with `dual_rate`; tau = `regularisation` (e+3)^-`regularisation_exponent`; psi(n) = 2 ln ln max(2n, e)
++ 2 ln(48 |X|^2 |A| H / delta), phi^2 = `transition_confidence` psi / n.
 """
 
 import numpy as np
