@@ -7,12 +7,16 @@ from cpdpo_jax.learners import (
     cpd_oppo,
     cpdpo,
     fixed,
+    ghosh,
     optcmdp,
     optcmdp_bonus,
     optdual,
+    optpess_primaldual,
     optprimaldual,
     podb,
     regularized_primal_dual,
+    triple_q,
+    uopt_rpgpd,
 )
 from cpdpo_jax.learners.base import Analysis, Info, Learner, NoHyperparameters, Problem, Watched, get, names, register
 
@@ -27,12 +31,16 @@ __all__ = [
     "cpdpo",
     "fixed",
     "get",
+    "ghosh",
     "names",
     "optcmdp",
     "optcmdp_bonus",
     "optdual",
+    "optpess_primaldual",
     "optprimaldual",
     "podb",
     "register",
     "regularized_primal_dual",
+    "triple_q",
+    "uopt_rpgpd",
 ]

@@ -93,6 +93,7 @@ class Learner:
     plays: str | None = None  # a yardstick, not a learner: the policy of the exact `Solution` that it plays
     analysis: Analysis | None = None  # what its proof relies on, for a run that is watched
     compiled: bool = True  # False: calls a solver, is not compiled, and runs on the host
+    most_constraints: int | None = None  # `hyperparameters` refuses an instance with more
 
 
 class NoHyperparameters(NamedTuple):

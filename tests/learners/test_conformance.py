@@ -35,16 +35,22 @@ every_preset = pytest.mark.parametrize("preset", base.PRESETS)
 
 
 @cache
-def _cmdp() -> CMDP:
-    return random_cmdp(L, S, A, M, seed=6, masked=True)
+def _cmdp(n_constraints: int = M) -> CMDP:
+    return random_cmdp(L, S, A, n_constraints, seed=6, masked=True)
+
+
+def _constraints(learner: Learner) -> int:
+    return min(M, learner.most_constraints or M)
 
 
 def _lanes(learner: Learner, preset: str, n_lanes: int, dtype: Any = np.float32) -> compiled_loop.LaneInputs:
-    return lanes_for(learner, _cmdp(), episodes=EPISODES, preset=preset, rho=0.4, dtype=dtype, n_lanes=n_lanes)
+    cmdp = _cmdp(_constraints(learner))
+    return lanes_for(learner, cmdp, episodes=EPISODES, preset=preset, rho=0.4, dtype=dtype, n_lanes=n_lanes)
 
 
-def _draws(episodes: int, n_lanes: int, dtype: Any = np.float32) -> np.ndarray:
-    return np.random.default_rng(21).random((episodes, L, 3 + M, LANES))[..., :n_lanes].astype(dtype)
+def _draws(learner: Learner, episodes: int, n_lanes: int, dtype: Any = np.float32) -> np.ndarray:
+    n_draws = 3 + _constraints(learner)
+    return np.random.default_rng(21).random((episodes, L, n_draws, LANES))[..., :n_lanes].astype(dtype)
 
 
 @cache
@@ -118,13 +124,13 @@ def test_shapes_and_types(name: str, dtype: str) -> None:
             state=whole,
             action=whole,
             reward=jax.ShapeDtypeStruct((L, LANES), dtype),
-            cost=jax.ShapeDtypeStruct((M, L, LANES), dtype),
+            cost=jax.ShapeDtypeStruct((_constraints(learner), L, LANES), dtype),
         )
         after, info = jax.eval_shape(learner.update, lanes.problem, lanes.hyper, before, policy, trajectory)
     chex.assert_trees_all_equal_shapes_and_dtypes(after, before)
     chex.assert_tree_shape_suffix(before, (LANES,))  # lanes trail everywhere
     assert isinstance(info, Info)
-    assert (info.multipliers.shape, info.multipliers.dtype) == ((M, LANES), dtype)
+    assert (info.multipliers.shape, info.multipliers.dtype) == ((_constraints(learner), LANES), dtype)
     assert (info.epochs.shape, info.epochs.dtype) == ((LANES,), np.int32)
 
 
@@ -137,7 +143,7 @@ def test_shapes_and_types_on_the_host(x64: None, name: str) -> None:
     kept = jax.tree.map(np.array, before)
     policy = learner.policy(lanes.problem, lanes.hyper, before)
     assert (policy.shape, policy.dtype) == ((L, S, A), np.float64)
-    seen = host_loop.rollout(lanes.model, policy, _draws(1, 1, np.float64)[0, ..., 0], "bernoulli")
+    seen = host_loop.rollout(lanes.model, policy, _draws(learner, 1, 1, np.float64)[0, ..., 0], "bernoulli")
     after, info = learner.update(lanes.problem, lanes.hyper, before, policy, seen)
     chex.assert_trees_all_equal_shapes_and_dtypes(after, before)
     chex.assert_trees_all_equal(before, kept)
@@ -150,7 +156,7 @@ def test_shapes_and_types_on_the_host(x64: None, name: str) -> None:
 def test_lanes_one_by_one_and_step_by_step_equal_the_batch(x64: None, name: str) -> None:
     """`update`, compiled by itself for one lane, on what each lane of a scanned batch of different settings saw."""
     learner, n = base.get(name), 100
-    lanes, draws = _lanes(learner, "tuned", LANES, np.float64), _draws(n, LANES, np.float64)
+    lanes, draws = _lanes(learner, "tuned", LANES, np.float64), _draws(learner, n, LANES, np.float64)
     factor = jnp.linspace(0.5, 1.5, LANES)
     lanes = lanes._replace(hyper=jax.tree.map(lambda a: a * factor, lanes.hyper))
     _, together, _ = jax.tree.map(np.asarray, _replayer(name)(lanes, draws))
@@ -178,9 +184,9 @@ def test_plays_distributions_and_stays_finite(name: str, preset: str) -> None:
     if not learner.compiled:
         with jax.enable_x64(True):
             lanes = _lanes(learner, preset, LANES, np.float64)
-            state, episodes = replay_on_host(learner, "bernoulli", lanes, _draws(HOST_EPISODES, LANES))
+            state, episodes = replay_on_host(learner, "bernoulli", lanes, _draws(learner, HOST_EPISODES, LANES))
     else:
-        lanes, draws = _lanes(learner, preset, LANES), _draws(EPISODES, LANES)
+        lanes, draws = _lanes(learner, preset, LANES), _draws(learner, EPISODES, LANES)
         state, episodes, _ = _replayer(name)(lanes, draws)
     _assert_distribution(np.asarray(episodes.policy))
     chex.assert_tree_all_finite((state, episodes))
@@ -189,13 +195,19 @@ def test_plays_distributions_and_stays_finite(name: str, preset: str) -> None:
     assert np.asarray(_cmdp().action_mask)[np.arange(L)[None, :, None], x, a].all()
 
 
+GREEDY = ("optpess_primaldual", "triple_q")  # with nothing seen all actions tie, and the first allowed one is played
+
+
 @every_learner
-def test_first_policy_is_uniform(name: str) -> None:
-    """All start alike: nothing is known, nothing is preferred."""
+def test_first_policy_prefers_nothing(name: str) -> None:
+    """Nothing is known yet: all start alike, uniform, but for the greedy ones, which play one action everywhere."""
     learner = base.get(name)
     lanes = _lanes(learner, "tuned", LANES)
     if not learner.compiled:
         first = host_loop.policy(learner, lanes, host_loop.begin(learner, lanes).learner)
     else:
         first = learner.policy(lanes.problem, lanes.hyper, learner.init(lanes.problem, lanes.hyper))
-    np.testing.assert_allclose(first, base.uniform_policy(lanes.problem.action_mask, np.float32), atol=1e-6)
+    mask = np.asarray(lanes.problem.action_mask)
+    allowed_so_far = np.cumsum(mask, axis=2)
+    expected = mask & (allowed_so_far == 1) if name in GREEDY else base.uniform_policy(mask, np.float32)
+    np.testing.assert_allclose(first, expected, atol=1e-6)

@@ -1,0 +1,187 @@
+"""UOpt-RPGPD (Kitamura et al. 2024): regularised policy gradient primal-dual, uniformly optimistic and anytime.
+
+What it does: plays a policy, counts the episode, evaluates the same policy optimistically with an entropy added to the
+reward, then takes one regularised exponentiated step of the policy and one regularised step of the multipliers. Rates
+and regularisation fall with the episode; no constant knows T.
+Cost per episode: one truncated value function per payoff and one sum of entropies, O((2+m) L S^2 A).
+Guarantee: uniform PAC and convergence of the last iterate: strong regret and strong violation of order T^{6/7} for the
+exponents of their theorem. Those below are of their experiments.
+When to use it: T unknown, or the policy of the last episode wanted. Needs neither T nor rho.
+
+    decay = (t+2)^-0.53,   eta = policy_rate decay,   eta_d = dual_rate decay,   tau = regularisation (t+2)^-0.4
+    Q^r = min((1 + tau ln|A|) (L-k), r_hat + b + P_hat V^r),   V^r = sum_a pi_t (Q^r - tau ln pi_t)
+    Q^{g_i} = max(0, g_hat_i - b + P_hat V^{g_i}),   V^{g_i} = sum_a pi_t Q^{g_i};   never seen: the bounds themselves
+    ln pi_{t+1} = (1 - eta tau) ln pi_t + eta (Q^r - sum_i lambda_{t,i} Q^{g_i}) + a constant per state
+    lambda_{t+1} = [(1 - eta_d tau) lambda_t + eta_d (V^g(x_0) - alpha)]_+
+    b = sqrt(psi/n) + phi sum_y sqrt(P_hat(y)) + 5 phi^2 (in the last layer the first term alone),   phi = sqrt(psi/n)
+    psi = 2 ln ln max(2n, e) + 2 ln(48 |X|^2 |A| H / delta)
+with the counts that include episode t. Multipliers of psi in b are hyperparameters. pi_1 is uniform, lambda_1 = 0.
+
+Deviations: costs bounded from above in place of utilities from below; payoffs are unknown, hence the first term of b;
+a pair never seen has the bounds, not a uniform row; their program weighs the entropy by pi once more, and takes the
+dual step with the new policy's first layer: here as in the paper; 1 - eta tau is not let below 0. The bonus has no
+factor for the range of the values, which a proof of optimism needs: transition_confidence = H^2 puts it in.
+For "tuned" see `hyperparameters`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from optax.projections import projection_non_negative
+
+from cpdpo_jax.common.types import Array, Trajectory
+from cpdpo_jax.kernels.loops import fold
+from cpdpo_jax.learners import base, optimistic
+from cpdpo_jax.learners.base import Info, Learner, Problem
+from cpdpo_jax.learners.estimates import Estimates, empty, visited_pairs
+from cpdpo_jax.learners.ghosh import bound_if_unseen
+from cpdpo_jax.learners.regularized_primal_dual import surprise
+
+
+class Hyperparameters(NamedTuple):
+    """All [B], traced: sweeping them does not recompile."""
+
+    policy_rate: Array
+    dual_rate: Array
+    rate_exponent: Array  # both rates fall as (t+2)^-this
+    regularisation: Array
+    regularisation_exponent: Array  # tau falls as (t+2)^-this
+    transition_confidence: Array  # multiplies psi in phi
+    payoff_confidence: Array  # multiplies psi in the width of rewards and costs
+
+
+class State(NamedTuple):
+    """Before episode t."""
+
+    estimates: Estimates
+    root_sum: jax.Array  # [L-1,S,A,B] sum_y sqrt(P_hat(y)); changes at the visited pairs only
+    log_weights: jax.Array  # [L,S,A,B] ln pi_t + a constant per state; the largest allowed one is 0
+    multipliers: jax.Array  # [M,B] lambda_t
+    episodes_done: jax.Array  # [B] int32, t-1
+
+
+def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
+    """The constants of the authors' experiments ("theory"), or those times the multipliers of "tuned".
+
+    These are a first choice, from a small search by hand on two random CMDPs (5 layers of 5 states, 3 actions,
+    T = 10^4), not from the search with equal budgets that chose the other learners'.
+    """
+    one = np.ones_like(problem.episodes)
+    theory = Hyperparameters(
+        policy_rate=one,
+        dual_rate=one,
+        rate_exponent=0.53 * one,
+        regularisation=one,
+        regularisation_exponent=0.4 * one,
+        transition_confidence=one,
+        payoff_confidence=one,
+    )
+    if preset == "theory":
+        return theory
+    return theory._replace(
+        policy_rate=3 * one, dual_rate=3 * one, transition_confidence=1e-6 * one, payoff_confidence=1e-4 * one
+    )
+
+
+def count(estimates: Estimates, root_sum: jax.Array, trajectory: Trajectory) -> tuple[Estimates, jax.Array]:
+    """Count one episode, and sum_y sqrt(P_hat(y)) = sum_y sqrt(M(y)) / sqrt(n) anew at the visited pairs."""
+    after = optimistic.count(optimistic.Statistics(estimates, root_sum), trajectory).estimates
+    n_layers, n_states, n_actions, lanes = after.visits.shape
+    flat = after.transitions.reshape(n_layers - 1, n_states * n_actions, n_states, lanes)
+    pair = trajectory.state[:-1] * n_actions + trajectory.action[:-1]
+    rows = jnp.take_along_axis(flat, pair[:, None, None], axis=1)[:, 0]  # [L-1,S,B]
+    anew = root_sum_of(rows, root_sum.dtype, axis=1)[:, None, None]
+    return after, jnp.where(visited_pairs(trajectory, n_states, n_actions)[:-1], anew, root_sum)
+
+
+def root_sum_of(counts: jax.Array, dtype: Any, axis: int) -> jax.Array:
+    """sum_y sqrt(M(y)) / sqrt(n) over the next states, which are on `axis`; 0 without visits."""
+    at = (slice(None),) * axis
+    n = fold(counts.shape[axis], lambda y: counts[*at, y])
+    total = fold(counts.shape[axis], lambda y: jnp.sqrt(counts[*at, y].astype(dtype)))
+    return total / jnp.sqrt(jnp.maximum(n, 1).astype(dtype))
+
+
+def bonus(problem: Problem, hyper: Hyperparameters, visits: jax.Array, root_sum: jax.Array) -> jax.Array:
+    """b, [L,S,A,B], of n >= 1 visits [L,S,A,B] and sum_y sqrt(P_hat(y)) [L-1,S,A,B]."""
+    union = 48 * problem.n_states**2 * problem.n_actions * visits.shape[0] / problem.delta
+    per_visit = (2 * jnp.log(jnp.log(jnp.maximum(2 * visits, np.e))) + 2 * jnp.log(union)) / visits
+    squared = hyper.transition_confidence * per_visit[:-1]
+    of_transitions = jnp.sqrt(squared) * root_sum + 5 * squared
+    width = jnp.sqrt(hyper.payoff_confidence * per_visit)
+    return width + jnp.concatenate([of_transitions, jnp.zeros_like(visits[-1:])])
+
+
+def entropy_to_come(counts: jax.Array, visits: jax.Array, entropy: jax.Array) -> jax.Array:
+    """sum_y P_hat(y|x,a) h(y) of the next layer's entropies, 0 in the last: entropy [L,S,B] -> [L,S,A,B]."""
+    total = fold(entropy.shape[1], lambda y: counts[:, :, :, y].astype(entropy.dtype) * entropy[1:, y, None, None])
+    return jnp.concatenate([total / visits[:-1], jnp.zeros_like(visits[-1:])])
+
+
+def evaluate(
+    problem: Problem, hyper: Hyperparameters, state: State, policy: jax.Array, tau: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """(Q of reward with entropy and of the costs [1+M,L,S,A,B], V^g(x_0) [M,B]) of the policy of `state`.
+
+    The entropy of a layer is no part of its Q: what comes of the next one is added to the reward beforehand, and
+    the values of the recursion are those without it.
+    """
+    seen = state.estimates
+    visits = jnp.maximum(seen.visits, 1).astype(policy.dtype)
+    mean, width = seen.payoff_sum / visits, bonus(problem, hyper, visits, state.root_sum)
+    information = surprise(state.log_weights, problem.action_mask)
+    entropy = tau * fold(policy.shape[2], lambda a: policy[:, :, a] * information[:, :, a])
+    reward = mean[:1] + width + entropy_to_come(seen.transitions, visits, entropy)
+    payoffs = bound_if_unseen(jnp.concatenate([reward, mean[1:] - width]), seen.visits)
+    to_go = optimistic.steps_to_go(payoffs)
+    ceiling = jnp.concatenate([(1 + tau * jnp.log(problem.n_actions)) * to_go[:1], to_go[1:] + jnp.zeros_like(tau)])
+    action_values, values = optimistic.truncated_evaluation(seen.transitions, visits, policy, payoffs, ceiling)
+    return action_values, values[1:]
+
+
+def init(problem: Problem, hyper: Hyperparameters) -> State:
+    """pi_1 uniform, lambda_1 = 0."""
+    estimates = empty(problem)
+    zero = jnp.zeros(problem.action_mask.shape, problem.threshold.dtype)
+    return State(
+        estimates=estimates,
+        root_sum=zero[:-1],
+        log_weights=zero,
+        multipliers=jnp.zeros_like(problem.threshold),
+        episodes_done=jnp.zeros(zero.shape[3:], jnp.int32),
+    )
+
+
+def policy(problem: Problem, hyper: Hyperparameters, state: State) -> jax.Array:
+    """pi_t, [L,S,A,B]."""
+    return base.softmax_policy(state.log_weights, problem.action_mask)
+
+
+def update(
+    problem: Problem, hyper: Hyperparameters, state: State, policy: jax.Array, trajectory: Trajectory
+) -> tuple[State, Info]:
+    """Episode t is counted, then pi_t is evaluated, then pi_{t+1} and lambda_{t+1} are made."""
+    estimates, root_sum = count(state.estimates, state.root_sum, trajectory)
+    counted = state._replace(estimates=estimates, root_sum=root_sum)
+    time = (state.episodes_done + 3).astype(policy.dtype)
+    decay = time**-hyper.rate_exponent
+    policy_rate, dual_rate = hyper.policy_rate * decay, hyper.dual_rate * decay
+    tau = hyper.regularisation * time**-hyper.regularisation_exponent
+    action_values, cost_values = evaluate(problem, hyper, counted, policy, tau)
+
+    ascent = policy_rate * optimistic.lagrangian(action_values, state.multipliers)
+    kept = (1 - jnp.minimum(1, policy_rate * tau)) * state.log_weights
+    log_weights = base.recentred(kept + ascent, problem.action_mask)
+    descent = dual_rate * (cost_values - problem.threshold)
+    multipliers = projection_non_negative((1 - jnp.minimum(1, dual_rate * tau)) * state.multipliers + descent)
+    after = State(estimates, root_sum, log_weights, multipliers, state.episodes_done + 1)
+    return after, optimistic.info(state.multipliers)
+
+
+LEARNER = base.register(
+    Learner(name="uopt_rpgpd", hyperparameters=hyperparameters, init=init, policy=policy, update=update)
+)
