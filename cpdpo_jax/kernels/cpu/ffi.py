@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import re
-import warnings
 import zlib
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from numba.extending import intrinsic
 from cpdpo_jax.kernels.cpu import sorted_form, vector
 from cpdpo_jax.kernels.cpu.sorted_form import dilated_bonus as _dilated_bonus
 from cpdpo_jax.kernels.cpu.sorted_form import occupancy_bounds as _occupancy_bounds
+from cpdpo_jax.kernels.cpu.switch import warn_once
 
 VERSION = 0, 3  # (major, minor) of xla/ffi/api/c_api.h that the offsets here were written for: jaxlib 0.10
 _ANSWER = VERSION[0] | VERSION[1] << 32  # both in one word, as XLA_FFI_Api_Version has them
@@ -207,18 +207,13 @@ def _compiled(handler: Any) -> Any:
     try:
         return cfunc(signature, cache=True)(handler)
     except Exception as error:
-        _warn_of_cache(f"{type(error).__name__}: {error}".splitlines()[0])
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        warn_once(
+            "cache",
+            f"numba's cache can not be used ({reason}), so the kernels of wide layers are compiled anew in every "
+            "process; set NUMBA_CACHE_DIR to a directory that can be written, or empty the one that is used.",
+        )
         return cfunc(signature)(handler)
-
-
-@functools.cache
-def _warn_of_cache(reason: str) -> None:
-    warnings.warn(
-        f"numba's cache can not be used ({reason}), so the kernels of wide layers are compiled anew in every "
-        "process; set NUMBA_CACHE_DIR to a directory that can be written, or empty the one that is used.",
-        RuntimeWarning,
-        stacklevel=4,
-    )
 
 
 _HANDLERS = {"occupancy_bounds": _occupancy_handler, "dilated_bonus": _bonus_handler}

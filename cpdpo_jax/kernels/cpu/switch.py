@@ -48,19 +48,24 @@ def _prepared(name: str, dtype: Any) -> Any:
     try:
         return importlib.import_module("cpdpo_jax.kernels.cpu.ffi").prepare(name, dtype)
     except Exception as error:  # a numba that is missing, too old or without a compiler must not end a run
-        _warn_once(f"{type(error).__name__}: {error}".splitlines()[0])
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        warn_once(
+            "kernels",
+            f"numba's kernels can not be used ({reason}), so layers of more than {MAX_UNROLLED_STATES} states run in "
+            f"pure JAX: the same results up to rounding, several times slower; install numba, or set {VARIABLE}=0 to "
+            "say that this is meant.",
+        )
         return None
 
 
-@functools.cache
-def _warn_once(reason: str) -> None:
-    warnings.warn(
-        f"numba's kernels can not be used ({reason}), so layers of more than {MAX_UNROLLED_STATES} states run in pure "
-        f"JAX: the same results up to rounding, several times slower; install numba, or set {VARIABLE}=0 to say that "
-        "this is meant.",
-        RuntimeWarning,
-        stacklevel=4,
-    )
+def warn_once(subject: str, message: str) -> None:
+    """One RuntimeWarning a subject in the life of a process, whatever the reason is the second time."""
+    if subject not in _WARNED:
+        _WARNED.add(subject)
+        warnings.warn(message, RuntimeWarning, stacklevel=3)
+
+
+_WARNED: set[str] = set()
 
 
 def over_lanes(kernel: Any, *arrays: tuple[jax.Array, int]) -> tuple[jax.Array, ...]:
