@@ -32,7 +32,7 @@ import numpy as np
 
 from cpdpo_jax.common.types import Array, Trajectory
 from cpdpo_jax.kernels.dual import dual_max
-from cpdpo_jax.learners import base, optimistic
+from cpdpo_jax.learners import base, cpd_oppo_analysis, optimistic
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.estimates import Estimates, empty, observe
 

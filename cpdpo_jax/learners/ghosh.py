@@ -31,7 +31,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cpdpo_jax.common.types import Array, Trajectory
-from cpdpo_jax.kernels.loops import backwards, fold
+from cpdpo_jax.kernels.loops import layer, scan_layers_backwards, unrolled_sum, with_layer
 from cpdpo_jax.learners import base, optimistic
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.optimistic import Statistics, count, nothing_seen
@@ -112,18 +112,20 @@ def truncated_plan(
 
     def chosen(k: Any, q: jax.Array, both: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         policy, values = both
-        of_pairs = jnp.clip(q, 0, ceiling[k])
-        policy = policy.at[k].set(choose(k, of_pairs))
-        pi = policy[k]
-        return policy, values.at[k].set(fold(n_actions, lambda a: pi[:, a] * of_pairs[:, :, a]))
+        of_pairs = jnp.clip(q, 0, layer(ceiling, k))
+        policy = with_layer(policy, k, choose(k, of_pairs))
+        pi = layer(policy, k)
+        return policy, with_layer(values, k, unrolled_sum(n_actions, lambda a: pi[:, a] * of_pairs[:, :, a]))
 
     def step(k: Any, both: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        arrivals, ahead = counts[k], both[1][k + 1]
-        total = fold(n_states, lambda y: arrivals[None, :, :, y].astype(payoffs.dtype) * ahead[:, y, None, None])
-        return chosen(k, payoffs[:, k] + per_visit[k] * total, both)
+        arrivals, ahead = layer(counts, k), layer(both[1], k + 1)
+        total = unrolled_sum(
+            n_states, lambda y: arrivals[None, :, :, y].astype(payoffs.dtype) * ahead[:, y, None, None]
+        )
+        return chosen(k, layer(payoffs, k, axis=1) + layer(per_visit, k) * total, both)
 
     last = chosen(n_layers - 1, payoffs[:, -1], (policy, values))
-    policy, values = backwards(n_layers - 1, n_states, step, last)
+    policy, values = scan_layers_backwards(n_layers - 1, n_states, step, last)
     return policy, values[0, :, 0]
 
 
@@ -133,8 +135,8 @@ def choose_policy(problem: Problem, hyper: Hyperparameters, statistics: Statisti
 
     def softmax_pass(multiplier: jax.Array) -> tuple[jax.Array, jax.Array]:
         def softmax(k: Any, q: jax.Array) -> jax.Array:
-            mask = problem.action_mask[k][None]
-            weights = hyper.policy_rate * (q[0] - multiplier * fold(len(q) - 1, lambda i: q[1 + i]))
+            mask = layer(problem.action_mask, k)[None]
+            weights = hyper.policy_rate * (q[0] - multiplier * unrolled_sum(len(q) - 1, lambda i: q[1 + i]))
             return base.softmax_policy(base.recentred(weights[None], mask), mask)[0]
 
         return truncated_plan(statistics.estimates.transitions, visits, payoffs, softmax)

@@ -31,6 +31,7 @@ import numpy as np
 from optax.projections import projection_non_negative
 
 from cpdpo_jax.common.types import Array, Trajectory
+from cpdpo_jax.kernels.loops import layer
 from cpdpo_jax.learners import base, optimistic
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.ghosh import bounded_payoffs, truncated_plan
@@ -108,7 +109,7 @@ def plan(
     payoffs, visits = bounded_payoffs(problem, hyper, statistics)
 
     def choose(k: Any, q: jax.Array) -> jax.Array:
-        return greedy(optimistic.lagrangian(q, weights), problem.action_mask[k]).astype(q.dtype)
+        return greedy(optimistic.lagrangian(q, weights), layer(problem.action_mask, k)).astype(q.dtype)
 
     return truncated_plan(statistics.estimates.transitions, visits, payoffs, choose)
 

@@ -32,7 +32,7 @@ import numpy as np
 from optax.projections import projection_non_negative
 
 from cpdpo_jax.common.types import Array, Trajectory
-from cpdpo_jax.kernels.loops import fold
+from cpdpo_jax.kernels.loops import unrolled_reduce, unrolled_sum
 from cpdpo_jax.learners import base, optimistic
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.estimates import visited_pairs
@@ -103,8 +103,8 @@ def largest_values(problem: Problem) -> jax.Array:
 def look_up(table: jax.Array, trajectory: Trajectory) -> jax.Array:
     """The entries of the visited pairs, by sums of slices: [...,L,S,A,B] -> [...,L,B]."""
     n_states, n_actions = table.shape[-3:-1]
-    states = fold(n_states, lambda x: jnp.where((trajectory.state == x)[:, None], table[..., x, :, :], 0))
-    return fold(n_actions, lambda a: jnp.where(trajectory.action == a, states[..., a, :], 0))
+    states = unrolled_sum(n_states, lambda x: jnp.where((trajectory.state == x)[:, None], table[..., x, :, :], 0))
+    return unrolled_sum(n_actions, lambda a: jnp.where(trajectory.action == a, states[..., a, :], 0))
 
 
 def learn(problem: Problem, hyper: Hyperparameters, state: State, trajectory: Trajectory) -> State:
@@ -133,7 +133,9 @@ def next_frame(problem: Problem, hyper: Hyperparameters, state: State) -> State:
     wanted = problem.action_mask.shape[0] - problem.threshold + hyper.tightening
     largest = largest_values(problem)
     raised = state.tables.at[0].add(hyper.frame_bonus)
-    exceeds = fold(len(raised), lambda i: raised[i] >= largest, jnp.logical_or)  # padding too: 0 >= 0, and stays 0
+    exceeds = unrolled_reduce(
+        len(raised), lambda i: raised[i] >= largest, jnp.logical_or
+    )  # padding too: 0 >= 0, and stays 0
     return State(
         tables=jnp.where(exceeds, largest, raised),
         visits=jnp.zeros_like(state.visits),

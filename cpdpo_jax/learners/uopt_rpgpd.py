@@ -34,7 +34,7 @@ import numpy as np
 from optax.projections import projection_non_negative
 
 from cpdpo_jax.common.types import Array, Trajectory
-from cpdpo_jax.kernels.loops import fold
+from cpdpo_jax.kernels.loops import unrolled_sum
 from cpdpo_jax.learners import base, optimistic
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.estimates import Estimates, empty, visited_pairs
@@ -101,8 +101,8 @@ def count(estimates: Estimates, root_sum: jax.Array, trajectory: Trajectory) -> 
 def root_sum_of(counts: jax.Array, dtype: Any, axis: int) -> jax.Array:
     """sum_y sqrt(M(y)) / sqrt(n) over the next states, which are on `axis`; 0 without visits."""
     at = (slice(None),) * axis
-    n = fold(counts.shape[axis], lambda y: counts[*at, y])
-    total = fold(counts.shape[axis], lambda y: jnp.sqrt(counts[*at, y].astype(dtype)))
+    n = unrolled_sum(counts.shape[axis], lambda y: counts[*at, y])
+    total = unrolled_sum(counts.shape[axis], lambda y: jnp.sqrt(counts[*at, y].astype(dtype)))
     return total / jnp.sqrt(jnp.maximum(n, 1).astype(dtype))
 
 
@@ -118,7 +118,9 @@ def bonus(problem: Problem, hyper: Hyperparameters, visits: jax.Array, root_sum:
 
 def entropy_to_come(counts: jax.Array, visits: jax.Array, entropy: jax.Array) -> jax.Array:
     """sum_y P_hat(y|x,a) h(y) of the next layer's entropies, 0 in the last: entropy [L,S,B] -> [L,S,A,B]."""
-    total = fold(entropy.shape[1], lambda y: counts[:, :, :, y].astype(entropy.dtype) * entropy[1:, y, None, None])
+    total = unrolled_sum(
+        entropy.shape[1], lambda y: counts[:, :, :, y].astype(entropy.dtype) * entropy[1:, y, None, None]
+    )
     return jnp.concatenate([total / visits[:-1], jnp.zeros_like(visits[-1:])])
 
 
@@ -134,7 +136,7 @@ def evaluate(
     visits = jnp.maximum(seen.visits, 1).astype(policy.dtype)
     mean, width = seen.payoff_sum / visits, bonus(problem, hyper, visits, state.root_sum)
     information = surprise(state.log_weights, problem.action_mask)
-    entropy = tau * fold(policy.shape[2], lambda a: policy[:, :, a] * information[:, :, a])
+    entropy = tau * unrolled_sum(policy.shape[2], lambda a: policy[:, :, a] * information[:, :, a])
     reward = mean[:1] + width + entropy_to_come(seen.transitions, visits, entropy)
     payoffs = bound_if_unseen(jnp.concatenate([reward, mean[1:] - width]), seen.visits)
     to_go = optimistic.steps_to_go(payoffs)

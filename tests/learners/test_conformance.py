@@ -209,5 +209,5 @@ def test_first_policy_prefers_nothing(name: str) -> None:
         first = learner.policy(lanes.problem, lanes.hyper, learner.init(lanes.problem, lanes.hyper))
     mask = np.asarray(lanes.problem.action_mask)
     allowed_so_far = np.cumsum(mask, axis=2)
-    expected = mask & (allowed_so_far == 1) if name in GREEDY else base.uniform_policy(mask, np.float32)
+    expected = mask & (allowed_so_far == 1) if name in GREEDY else base.uniform_policy(jnp.asarray(mask), np.float32)
     np.testing.assert_allclose(first, expected, atol=1e-6)

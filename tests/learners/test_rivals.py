@@ -24,7 +24,7 @@ from tests.support import lanes_for, random_cmdp
 FAST_COMPILE = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 EPISODES = 2000
 RHO = 0.5
-NO_BONUS = {"transition_confidence": 1e-12, "payoff_confidence": 1e-12}
+NO_BONUS: dict[str, Any] = {"transition_confidence": 1e-12, "payoff_confidence": 1e-12}
 INSTANCES: dict[str, dict[str, Any]] = {
     "m=1": {"layers": 3, "states": 3, "actions": 2, "constraints": 1, "seed": 3},
     "m=1, masks": {"layers": 3, "states": 3, "actions": 3, "constraints": 1, "seed": 7, "masked": True},
@@ -209,7 +209,7 @@ def test_the_greedy_choice_by_hand() -> None:
     values = np.array([[1, 1 + 1e-10, 0], [5, 1, 2], [2e9, 2e9 + 1, 3e9], [1, 1, 1]]).astype(np.float64)
     mask = np.array([[1, 1, 1], [0, 1, 1], [1, 1, 0], [0, 0, 0]], bool)
     with jax.enable_x64(True):
-        chosen = optpess_primaldual.greedy(values[..., None], mask[..., None])[..., 0]
+        chosen = optpess_primaldual.greedy(jnp.asarray(values)[..., None], jnp.asarray(mask)[..., None])[..., 0]
     np.testing.assert_array_equal(chosen, np.array([[1, 0, 0], [0, 0, 1], [1, 0, 0], [0, 0, 0]], bool))
 
 
@@ -234,7 +234,9 @@ def test_triple_q_by_hand(x64: None) -> None:
     # draws of action, next state, reward (1 if below 0.9), cost; both episodes pull arm 0: nothing is known at first,
     # and after the first one 1 + 0 ties with the other arm's 1 + 0
     draws = np.array([[[0.5, 0.5, 0.1, 0.1]], [[0.5, 0.5, 0.95, 0.1]]])[..., None]
-    state, episodes, tables = compiled_loop.replay(triple_q.LEARNER, "bernoulli", lanes, draws, lambda s: s.tables)
+    state, episodes, tables = compiled_loop.replay(
+        triple_q.LEARNER, "bernoulli", lanes, jnp.asarray(draws), lambda s: s.tables
+    )
     np.testing.assert_array_equal(episodes.trajectory.action[..., 0], 0)
     np.testing.assert_allclose(tables[0, :, 0, 0, :, 0], [[1, 1], [0, 1]])
     np.testing.assert_allclose(state.tables[:, 0, 0, :, 0], [[1 / 3 + 1 / 4, 1], [0, 1]], rtol=1e-15)
