@@ -124,7 +124,7 @@ def _dry_run(config: Config, out: Path, as_json: bool) -> int:
     store.check(config, blocks)
     todo = {key: block for key, block in blocks.items() if not (store.exists and store.is_done(key))}
     _say("measuring a fraction of a second of each kind of block ...")
-    measured = probe(todo.values())
+    measured = probe(todo)
     if as_json:
         print(json.dumps({"directory": str(out), "blocks": len(blocks), "to_run": len(todo), **measured._asdict()}))
         return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -125,13 +125,13 @@ class Probe(NamedTuple):
     microseconds: dict[str, float]  # per seed and episode on one core, by learner and environment
 
 
-def probe(blocks: Iterable[BlockSpec]) -> Probe:
+def probe(blocks: dict[str, BlockSpec]) -> Probe:
     """Compile each kind of block and time a fraction of a second of it: an estimate for the whole."""
     use_compilation_cache()
     rates: dict[str, float] = {}
     seen: dict[str, float] = {}
     compiling = running = size = 0.0
-    for block in blocks:
+    for block in blocks.values():
         program = kind(block)
         if program not in seen:
             started = time.perf_counter()
@@ -140,10 +140,12 @@ def probe(blocks: Iterable[BlockSpec]) -> Probe:
             seen[program] = _seconds_per_episode(block)
             name = f"{block['learner']} on {show_environment(block['environment'])}"
             rates[name] = 1e6 * seen[program] / len(build_block(block)[2].seed)
-        running += seen[program] * block["episodes"]
         _, plan, lane = build_block(block)
         m = plan.cmdp.n_constraints
         size += 60_000 + 8 * len(lane.seed) * (len(plan.checkpoints) * (4 + 5 * m) + plan.cmdp.reward.size)
+    for pack in packs(blocks, dict.fromkeys(blocks, 0), how_many()):
+        block = next(iter(pack.blocks.values()))
+        running += seen[kind(block)] * block["episodes"]
     return Probe(len(seen), compiling, running / cores(), size / 1e6, rates)
 
 
