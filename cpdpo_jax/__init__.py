@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from cpdpo_jax.results.result import NonFiniteError as NonFiniteError
     from cpdpo_jax.results.result import Result as Result
     from cpdpo_jax.simulation.simulate import simulate as simulate
+    from cpdpo_jax.sweeps.run import load_run as load_run
+    from cpdpo_jax.sweeps.run import run as run
 
 __version__ = "0.1.0"
 
@@ -46,7 +48,9 @@ _WHERE = {
     "from_arrays": "cpdpo_jax.envs.arrays",
     "from_episodic": "cpdpo_jax.envs.episodic",
     "load_cmdp": "cpdpo_jax.envs.files",
+    "load_run": "cpdpo_jax.sweeps.run",
     "make_cmdp": "cpdpo_jax.envs.build",
+    "run": "cpdpo_jax.sweeps.run",
     "save_cmdp": "cpdpo_jax.envs.files",
     "simulate": "cpdpo_jax.simulation.simulate",
     "solve": "cpdpo_jax.exact.optimum",

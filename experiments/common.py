@@ -1,23 +1,20 @@
-"""What the experiments share: cells that are run once and stored, tables with intervals, figures, the command line.
+"""What the experiments share: sweeps that are run once and stored, tables with intervals, figures, the command line.
 
 An experiment is a package: `sweep` (what is run, as data), `analysis` (from stored results to tables and figures) and
-`__main__` (the command). Results are kept in runs/NAME/SCALE, one file per cell, whole or not there: a run that was
-stopped or killed goes on with the first cell that is missing.
+`__main__` (the command). Results are kept in runs/NAME/SCALE/CELL, a run directory of `cp.run` per cell: a run that was
+stopped or killed goes on from where it stood, and `cpdpo status` and `cpdpo report` understand each of them.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
-import json
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import h5py
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
@@ -25,12 +22,13 @@ from matplotlib.figure import Figure
 
 import cpdpo_jax as cp
 from cpdpo_jax.common import files
-from cpdpo_jax.learners import Learner
 from cpdpo_jax.results.figures import COLOURS as PALETTE
 from cpdpo_jax.results.figures import DASHES
 from cpdpo_jax.results.figures import MARKERS as MARKS
 from cpdpo_jax.results.statistics import LEVEL, bootstrap_mean
 from cpdpo_jax.results.tables import format_table
+from cpdpo_jax.sweeps import config
+from cpdpo_jax.sweeps.store import Store
 
 SCALES = ("tiny", "small", "paper")
 RESAMPLES = 2000
@@ -42,20 +40,18 @@ STYLE: dict[Any, Any] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One call of `simulate`, stored in NAME.nc."""
+class Cell(NamedTuple):
+    """A sweep of one learner on one environment, kept in the run directory NAME."""
 
     name: str
-    learners: Sequence[str | Learner]
+    learner: str
     environment: dict[str, Any]  # a name and its parameters
-    options: dict[str, Any]  # `episodes`, `seeds` and what else `simulate` takes
+    options: dict[str, Any]  # `episodes`, `seeds`, `settings` and the options of `simulate`
 
     @property
-    def asked(self) -> str:
-        """All that is asked for, as text: kept with the result, and compared with it later."""
-        names = [one if isinstance(one, str) else one.name for one in self.learners]
-        return json.dumps([names, self.environment, self.options], sort_keys=True)
+    def config(self) -> dict[str, Any]:
+        """As `cp.run` takes it."""
+        return {"learners": [self.learner], "environments": [self.environment], **self.options}
 
 
 class Section(NamedTuple):
@@ -70,38 +66,32 @@ Analysis = tuple[list[Section], dict[str, Figure]]
 
 
 def run(directory: Path, cells: list[Cell]) -> None:
-    """Run the cells that are not stored."""
-    missing = [cell for cell in cells if not stored(directory, cell)]
+    """Run the cells that are not finished."""
+    missing = [cell for cell in cells if not finished(directory, cell)]
     for i, cell in enumerate(missing, 1):
         episodes, seeds = cell.options["episodes"], cell.options["seeds"]
         say(f"{i} of {len(missing)}: {cell.name} ({episodes:,} episodes, {seeds} seeds)")
-        parameters = dict(cell.environment)
-        cmdp = cp.envs.make(parameters.pop("name"), **parameters)
-        result = cp.simulate(list(cell.learners), cmdp, **cell.options)
-        if result.interrupted:
-            raise KeyboardInterrupt
-        result.data.attrs["asked"] = cell.asked
-        result.save(directory / f"{cell.name}.nc")
+        cp.run(cell.config, directory / cell.name)
 
 
-def stored(directory: Path, cell: Cell) -> bool:
-    """Whether the cell has been run; an error if its file holds the answer to another question."""
-    path = directory / f"{cell.name}.nc"
-    if not path.is_file():
-        return False
-    with h5py.File(path) as file:
-        was = file.attrs["asked"]
-    if was != cell.asked:
-        raise ValueError(f"{path} was run for {was}, now asked is {cell.asked}; delete it, or give another --out.")
-    return True
+def finished(directory: Path, cell: Cell) -> bool:
+    """Whether all of the cell has been run; an error if its directory holds the answer to another question."""
+    store = Store(directory / cell.name)
+    if store.exists and store.config != config.build(cell.config, cell.name):
+        raise ValueError(f"{store.path} holds a run of another configuration; delete it, or give another --out.")
+    return store.finished
 
 
 def load(directory: Path, cells: list[Cell]) -> dict[str, cp.Result]:
     """All results by their cell's name."""
-    missing = [cell.name for cell in cells if not stored(directory, cell)]
+    missing = [cell.name for cell in cells if not finished(directory, cell)]
     if missing:
         raise ValueError(f"{directory} lacks {', '.join(missing)}; run the command without --analysis first.")
-    return {cell.name: cp.Result.load(directory / f"{cell.name}.nc") for cell in cells}
+    results = {cell.name: cp.load_run(directory / cell.name)[0].result for cell in cells}
+    for name, result in results.items():
+        if (result.data.first_non_finite > 0).any():
+            raise ValueError(f"{directory / name} has values that are not finite; its table would have no meaning.")
+    return results
 
 
 def last(result: cp.Result, metric: str, learner: str | None = None, setting: int = 0) -> np.ndarray:

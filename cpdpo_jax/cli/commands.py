@@ -94,36 +94,21 @@ def _execute(
     config: Config, out: Path, *, as_json: bool, quiet: bool = False, any_version: bool = False, every: float = 5.0
 ) -> int:
     """Run what is not finished; the table of what is finished goes to stdout."""
-    from cpdpo_jax.sweeps.runner import run_all
-    from cpdpo_jax.sweeps.specification import expand
+    from cpdpo_jax.sweeps.load import load_runs, rows, table_of
+    from cpdpo_jax.sweeps.run import execute
 
-    blocks = expand(config)
-    store = Store(out)
-    store.check(config, blocks, any_version)
-    out.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with store.locked():
-        store.check(config, blocks, any_version)
-        store.begin(config, blocks)
-        done = sum(map(store.is_done, blocks))
-        _say(f"{out}: {len(blocks)} blocks, {done} finished before, {len(blocks) - done} to run.")
-        started = time.perf_counter()
-        try:
-            finished = run_all(store, blocks, every=every, quiet=quiet)
-            store.end()
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, str(out)) from error
-    if not finished:
+    started = time.perf_counter()
+    done = execute(config, out, progress=not quiet, any_version=any_version, every=every, say=_say)
+    if not done.finished:
         _say(f"stopped; go on with: cpdpo resume {out}")
         return 130
-    from cpdpo_jax.sweeps.load import load_runs, rows, table_of
-
-    table = rows(load_runs([store]))
+    table, ran = rows(load_runs([done.store])), done.blocks - done.before
     if as_json:
-        print(json.dumps({"directory": str(out), "blocks": len(blocks), "ran": len(blocks) - done, "rows": table}))
+        print(json.dumps({"directory": str(out), "blocks": done.blocks, "ran": ran, "rows": table}))
     else:
         print(table_of(table))
-    _say(f"{len(blocks) - done} blocks in {time.perf_counter() - started:.1f} s. Figures: cpdpo report {out}")
+    _say(f"{ran} blocks in {time.perf_counter() - started:.1f} s. Figures: cpdpo report {out}")
     bad = sum(row["non_finite"] for row in table)
     if bad:
         raise FloatingPointError(f"{bad} runs had values that are not finite; their curves end there.")
@@ -139,7 +124,7 @@ def _dry_run(config: Config, out: Path, as_json: bool) -> int:
     store.check(config, blocks)
     todo = {key: block for key, block in blocks.items() if not (store.exists and store.is_done(key))}
     _say("measuring a fraction of a second of each kind of block ...")
-    measured = probe(todo.values())
+    measured = probe(todo)
     if as_json:
         print(json.dumps({"directory": str(out), "blocks": len(blocks), "to_run": len(todo), **measured._asdict()}))
         return 0

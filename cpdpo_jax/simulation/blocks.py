@@ -45,7 +45,7 @@ def run_block(
     """All episodes of a block, or those after `start`; how it is cut into calls and snapshots changes no bit of it.
 
     `progress` is told of every n episodes done; `stop` asks whether to end early; `keep` is handed a snapshot every
-    `every` seconds, and when stopped.
+    `every` seconds, and when it ends early.
     """
     curves = empty_curves(len(plan.checkpoints), plan.cmdp, len(lane.seed), plan.learner.analysis)
     t, believed = 0, np.asarray(plan.problem.slater_margin)[lane.instance]
@@ -90,7 +90,7 @@ def run_block(
             write(curves, int(np.searchsorted(plan.checkpoints, t)), t, state)
         if (curves.first_bad > 0).any():
             break
-    if keep is not None and stop():
+    if keep is not None and t < plan.calls[-1]:
         keep(snapshot())
     curves.policy[...] = _policy(phase.learner, inputs, state.learner)
     if not (curves.first_bad > 0).any():

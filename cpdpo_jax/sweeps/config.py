@@ -174,7 +174,7 @@ def _toml(value: Any) -> str:
     if isinstance(value, (bool, str)):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, (int, float)):
-        return repr(value)
+        return repr(float(value) if isinstance(value, float) else value)  # NumPy's say what they are
     raise ValueError(f"{value!r} is not a number, a text, a list or a table.")
 
 

@@ -155,11 +155,10 @@ def _run(store: Store) -> dict[str, str]:
 
 
 def _how(stores: list[Store]) -> str:
-    where = ", ".join(f"Store({str(store.path)!r})" for store in stores)
+    where = ", ".join(repr(str(store.path)) for store in stores)
     return (
-        "from cpdpo_jax.results import figures\nfrom cpdpo_jax.sweeps.load import load_runs\n"
-        "from cpdpo_jax.sweeps.store import Store\n\n"
-        f"for table in load_runs([{where}]):   # one per environment and T\n"
+        "import cpdpo_jax as cp\nfrom cpdpo_jax.results import figures\n\n"
+        f"for table in cp.load_run({where}):   # one per environment and T\n"
         "    figures.curves(table.result.data, title=table.environment).savefig('curves.pdf')\n"
         "    figures.details(table.result.data, title=table.environment).savefig('details.pdf')\n"
         "    table.result.data                # xarray: every seed at every checkpoint\n"

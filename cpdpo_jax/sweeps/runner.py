@@ -1,11 +1,11 @@
-"""Running blocks in a run directory: `run_one`, a function of a block's description alone, and all of them at once."""
+"""Running blocks in a run directory: `run_pack`, a function of their descriptions alone, and all of them at once."""
 
 from __future__ import annotations
 
 import functools
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -13,37 +13,66 @@ import numpy as np
 
 from cpdpo_jax.common.machine import cores
 from cpdpo_jax.simulation.assemble import assemble
-from cpdpo_jax.simulation.blocks import KEEP_SECONDS, advance, begin, compile_block, run_block
+from cpdpo_jax.simulation.blocks import KEEP_SECONDS, Snapshot, advance, begin, compile_block, run_block
+from cpdpo_jax.simulation.curves import BlockCurves
 from cpdpo_jax.simulation.lanes import lane_inputs
-from cpdpo_jax.simulation.workers import Job, run_jobs, use_compilation_cache
+from cpdpo_jax.simulation.workers import Job, how_many, run_jobs, use_compilation_cache
 from cpdpo_jax.sweeps.config import show_environment
-from cpdpo_jax.sweeps.specification import BlockSpec, build_block, description, kind
+from cpdpo_jax.sweeps.packing import Pack, join, packs, split
+from cpdpo_jax.sweeps.specification import BlockSpec, build_block, build_together, description, kind
 from cpdpo_jax.sweeps.store import Store
 
 PROBE_SECONDS = 0.3
 
 
-def run_one(
+def run_pack(
     store: Store,
-    key: str,
-    block: BlockSpec,
+    pack: Pack,
     progress: Callable[[int], None] = lambda n: None,
     stop: Callable[[], bool] = lambda: False,
     every: float = KEEP_SECONDS,
 ) -> bool:
-    """Run a block from where its snapshot stands, or from the start, and store it; False if it was stopped."""
+    """Run blocks side by side from where their snapshots stand, or from the start, and store them; False if stopped.
+
+    A block that comes to a value that is not finite ends at its next checkpoint; those beside it go on without it.
+    """
+    blocks, told = pack.blocks, 0  # episodes that were reported
+    while blocks:
+        plan, lane = build_together(list(blocks.values()), pack.batch)
+        lanes, width = [len(block["seeds"]) for block in blocks.values()], len(lane.seed)
+        snapshots = [one for one in map(store.snapshot, blocks) if one is not None]
+        start = join(snapshots, lanes, width) if len(snapshots) == len(blocks) else None
+        if start is not None and start.episode > told:
+            progress((start.episode - told) * lane.count)
+        keep = functools.partial(_keep, store, list(blocks), lanes, width)
+        started = time.perf_counter()
+        curves = run_block(
+            plan, lane, lambda n, count=lane.count: progress(n * count), stop, start=start, keep=keep, every=every
+        )
+        seconds, told = time.perf_counter() - started, int(curves.done)
+        rest = {}
+        for (key, block), part in zip(blocks.items(), split(curves, lanes, width), strict=True):
+            bad = (part.first_bad > 0).any()
+            if told == block["episodes"] or (bad and told in plan.calls):
+                _finish(store, key, block, part, seconds * len(block["seeds"]) / lane.count)
+            else:
+                rest[key] = block
+        if rest and stop():
+            return False
+        blocks = rest
+    return True
+
+
+def _keep(store: Store, keys: list[str], lanes: list[int], width: int, snapshot: Snapshot) -> None:
+    """Store how far each block of a pack has come; one that is about to end goes on from the snapshot before."""
+    for key, part in zip(keys, split(snapshot, lanes, width), strict=True):
+        if not (part.curves.first_bad > 0).any():
+            store.keep(key, part)
+
+
+def _finish(store: Store, key: str, block: BlockSpec, curves: BlockCurves, seconds: float) -> None:
+    """Store a block that is done."""
     whole_plan, plan, lane = build_block(block)
-    start = store.snapshot(key)
-    if start is not None:
-        progress(start.episode * len(block["seeds"]))
-    started = time.perf_counter()
-    curves = run_block(
-        plan, lane, lambda n: progress(n * len(block["seeds"])), stop,
-        start=start, keep=functools.partial(store.keep, key), every=every,
-    )  # fmt: skip
-    if int(curves.done) < block["episodes"] and not (curves.first_bad > 0).any():
-        return False
-    seconds = time.perf_counter() - started
     one = jax.tree.map(lambda leaf: np.asarray(leaf)[..., [block["instance"]]], whole_plan.solution)
     result = assemble([plan], [(0, lane, curves)], np.asarray(block["seeds"]), one, whole_plan.asked, seconds, False)
     label = show_environment(block["environment"])
@@ -52,7 +81,6 @@ def run_one(
         environment=label, description=about, block=json.dumps(block, sort_keys=True), block_key=key
     )
     store.finish(key, result)
-    return True
 
 
 def run_all(
@@ -68,19 +96,22 @@ def run_all(
     An error in one block (a full disk, say) stops the others at their next snapshot, and is raised.
     """
     use_compilation_cache()
-    jobs = [_job(store, key, block, every) for key, block in blocks.items() if not store.is_done(key)]
+    todo = {key: block for key, block in blocks.items() if not store.is_done(key)}
+    begun = {key: store.episodes_done(key) for key in todo}
+    jobs = [_job(store, pack, every) for pack in packs(todo, begun, workers or how_many())]
     _, interrupted = run_jobs(jobs, workers=workers, progress=not quiet)
     return not interrupted
 
 
-def _job(store: Store, key: str, block: BlockSpec, every: float) -> Job:
-    """A block for the workers."""
+def _job(store: Store, pack: Pack, every: float) -> Job:
+    """A pack for the workers."""
+    block = next(iter(pack.blocks.values()))
     return Job(
         label=f"{block['learner']} on {block['environment']['name']}",
-        program=kind(block),
-        work=block["episodes"] * len(block["seeds"]),
-        compile=lambda: _compile(block),
-        run=lambda advanced, stop: run_one(store, key, block, advanced, stop, every),
+        program=kind(block, pack.batch),
+        work=block["episodes"] * pack.lanes,
+        compile=lambda: _compile(block, pack.batch),
+        run=lambda advanced, stop: run_pack(store, pack, advanced, stop, every),
     )
 
 
@@ -94,13 +125,13 @@ class Probe(NamedTuple):
     microseconds: dict[str, float]  # per seed and episode on one core, by learner and environment
 
 
-def probe(blocks: Iterable[BlockSpec]) -> Probe:
+def probe(blocks: dict[str, BlockSpec]) -> Probe:
     """Compile each kind of block and time a fraction of a second of it: an estimate for the whole."""
     use_compilation_cache()
     rates: dict[str, float] = {}
     seen: dict[str, float] = {}
     compiling = running = size = 0.0
-    for block in blocks:
+    for block in blocks.values():
         program = kind(block)
         if program not in seen:
             started = time.perf_counter()
@@ -109,10 +140,12 @@ def probe(blocks: Iterable[BlockSpec]) -> Probe:
             seen[program] = _seconds_per_episode(block)
             name = f"{block['learner']} on {show_environment(block['environment'])}"
             rates[name] = 1e6 * seen[program] / len(build_block(block)[2].seed)
-        running += seen[program] * block["episodes"]
         _, plan, lane = build_block(block)
         m = plan.cmdp.n_constraints
         size += 60_000 + 8 * len(lane.seed) * (len(plan.checkpoints) * (4 + 5 * m) + plan.cmdp.reward.size)
+    for pack in packs(blocks, dict.fromkeys(blocks, 0), how_many()):
+        block = next(iter(pack.blocks.values()))
+        running += seen[kind(block)] * block["episodes"]
     return Probe(len(seen), compiling, running / cores(), size / 1e6, rates)
 
 
@@ -134,8 +167,7 @@ def _seconds_per_episode(block: BlockSpec) -> float:
 _COMPILED: set[str] = set()
 
 
-def _compile(block: BlockSpec) -> None:
-    if kind(block) not in _COMPILED:
-        _, plan, lane = build_block(block)
-        compile_block(plan, lane)
-        _COMPILED.add(kind(block))
+def _compile(block: BlockSpec, batch: bool = False) -> None:
+    if kind(block, batch) not in _COMPILED:
+        compile_block(*build_together([block], batch))
+        _COMPILED.add(kind(block, batch))

@@ -10,7 +10,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,19 +58,49 @@ def expand(config: Config) -> dict[str, BlockSpec]:
 
 def build_block(block: BlockSpec) -> tuple[SimulationPlan, LearnerPlan, LaneIndex]:
     """The plan and the lanes of a block, from its description alone."""
-    asked = ("learner", "environment", "setting", "episodes", *OPTION_NAMES)
-    plan = _plan(json.dumps({name: block[name] for name in asked}))
+    plan = _plan_of(block)
     seeds = np.asarray(block["seeds"])
     nothing = np.zeros(len(seeds), int)
     width = len(seeds) if plan.learners[0].on_host else block["width"]
     return plan, select_instance(plan.learners[0], block["instance"], 0), padded(nothing, nothing, seeds, width)
 
 
-def kind(block: BlockSpec) -> str:
-    """Blocks of one kind run the same compiled program."""
+def build_together(blocks: Sequence[BlockSpec], batch: bool) -> tuple[LearnerPlan, LaneIndex]:
+    """One plan for blocks that differ in instance, setting and seeds alone, their lanes side by side.
+
+    batch: every lane has its instance's model, else all lanes have one model, which must be that of all of them.
+    """
+    plans = {json.dumps(block["setting"]): _plan_of(block).learners[0] for block in blocks}
+    plan = next(iter(plans.values()))
+    if not batch:
+        plan = select_instance(plan, blocks[0]["instance"], 0)
+    plan = replace(plan, settings=[one.settings[0] for one in plans.values()])
+    position = {text: i for i, text in enumerate(plans)}
+    lanes = [
+        (block["instance"] if batch else 0, position[json.dumps(block["setting"])], seed)
+        for block in blocks
+        for seed in block["seeds"]
+    ]
+    instance, setting, seed = np.array(lanes).T
+    return plan, padded(instance, setting, seed, len(lanes) if plan.on_host else blocks[0]["width"])
+
+
+def on_host(block: BlockSpec) -> bool:
+    """Nothing of it is compiled."""
+    return _plan_of(block).learners[0].on_host
+
+
+def kind(block: BlockSpec, batch: bool = False) -> str:
+    """Blocks of one kind run the same compiled program; `batch` as of `build_together`."""
     names = ("learner", "environment", "width", "horizon", "monitor", "dtype")
     explores = str(block["rho"]).startswith("estimate")
-    return json.dumps([explores, *(block[name] for name in names)], sort_keys=True)
+    return json.dumps([explores, batch, *(block[name] for name in names)], sort_keys=True)
+
+
+def _plan_of(block: BlockSpec) -> SimulationPlan:
+    """The plan of all instances of a block's environment."""
+    asked = ("learner", "environment", "setting", "episodes", *OPTION_NAMES)
+    return _plan(json.dumps({name: block[name] for name in asked}))
 
 
 @functools.cache

@@ -83,6 +83,11 @@ class Store:
         """Whether a block is finished."""
         return self.result_path(key).is_file()
 
+    @property
+    def finished(self) -> bool:
+        """Whether a run is stored here, and all of it."""
+        return self.exists and all(map(self.is_done, self.blocks))
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Be the only process that runs here; the system lets go of the lock when the process ends, however it ends."""

@@ -7,11 +7,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import cpdpo_jax as cp
 from experiments import common
 from experiments.ablation import analysis, sweep
+from experiments.ablation.gradient import GRADIENT
 
 
 def run(directory: Path, scale: str) -> None:
+    cp.learners.register(GRADIENT)
     common.run(directory, sweep.cells(scale))
 
 

@@ -61,10 +61,10 @@ def cell(scale: str, constraints: int, kind: str) -> Cell:
         sizes = {"layers": 5, "states": 5, "actions": 3, "rho": 0.5}
         instances, episodes, seeds = {"small": (3, 10**5, 8), "paper": (4, 10**6, 8)}[scale]
     environment = {"name": "random", **sizes, "constraints": constraints, "key": 2, "instances": instances}
-    hparams = [setting or "tuned" for _, _, setting in variants(scale, kind)]
-    options = {"episodes": episodes, "seeds": seeds, "checkpoints": 20, "hparams": hparams}
-    learner = "cpdpo" if kind == "choice" else GRADIENT
-    return Cell(f"constraints_{constraints}-{kind}", (learner,), environment, options)
+    settings = [setting or "tuned" for _, _, setting in variants(scale, kind)]
+    options = {"episodes": episodes, "seeds": seeds, "checkpoints": 20, "settings": settings}
+    learner = "cpdpo" if kind == "choice" else GRADIENT.name
+    return Cell(f"constraints_{constraints}-{kind}", learner, environment, options)
 
 
 def cells(scale: str) -> list[Cell]:

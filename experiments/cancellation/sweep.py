@@ -50,7 +50,7 @@ def cells(scale: str) -> list[Cell]:
     points = sorted({*even(scale), *window(scale)})
     options = {"episodes": EPISODES[scale], "seeds": SEEDS[scale], "checkpoints": points}
     return [
-        Cell(f"{name}-{label}", (learner,), environment, options | {"hparams": hparams})
+        Cell(f"{name}-{label}", learner, environment, options | {"settings": settings})
         for name, environment in environments(scale).items()
-        for label, (learner, hparams) in LEARNERS.items()
+        for label, (learner, settings) in LEARNERS.items()
     ]

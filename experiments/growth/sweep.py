@@ -55,9 +55,9 @@ def groups(scale: str) -> list[Group]:
 
 def cell(group: Group, learner: str, episodes: int) -> Cell:
     """One learner at one T, with all its settings; at T = 10^7 the tuned one."""
-    hparams = SETTINGS.get(learner, "tuned") if episodes < 10**7 else "tuned"
-    options = {"episodes": episodes, "seeds": group.seeds, "checkpoints": 20, "hparams": hparams}
-    return Cell(f"{group.name}-{learner}-{episodes}", (learner,), group.environment, options)
+    settings = SETTINGS.get(learner, "tuned") if episodes < 10**7 else "tuned"
+    options = {"episodes": episodes, "seeds": group.seeds, "checkpoints": 20, "settings": settings}
+    return Cell(f"{group.name}-{learner}-{episodes}", learner, group.environment, options)
 
 
 def cells(scale: str) -> list[Cell]:

@@ -32,7 +32,7 @@ def environments(scale: str) -> dict[str, dict[str, Any]]:
 def cell(scale: str, environment: str, learner: str) -> Cell:
     """One learner on one environment."""
     options = {"episodes": EPISODES[scale][learner in PROGRAMS], "seeds": SEEDS[scale]}
-    return Cell(f"{environment}-{learner}", (learner,), environments(scale)[environment], options)
+    return Cell(f"{environment}-{learner}", learner, environments(scale)[environment], options)
 
 
 def cells(scale: str) -> list[Cell]:

@@ -40,7 +40,7 @@ def known(scale: str, learner: str) -> Cell:
     of = SCALES[scale]
     environment = {"name": "small_rho", **of.sizes, "rhos": list(of.rhos), "instances": of.instances}
     options = {"episodes": of.episodes, "seeds": of.seeds, "checkpoints": 20}
-    return Cell(f"known-{learner}", (learner,), environment, options)
+    return Cell(f"known-{learner}", learner, environment, options)
 
 
 def believed(scale: str, learner: str, factor: float | None) -> Cell:
@@ -49,9 +49,7 @@ def believed(scale: str, learner: str, factor: float | None) -> Cell:
     environment = {"name": "random", **of.sizes, "rho": of.rho, "instances": of.instances}
     rho = f"estimate:{of.explored}" if factor is None else of.rho * factor
     options = {"episodes": of.episodes, "seeds": of.seeds, "checkpoints": 20, "rho": rho}
-    return Cell(
-        f"believed-{learner}-{'estimated' if factor is None else f'{factor:g}'}", (learner,), environment, options
-    )
+    return Cell(f"believed-{learner}-{'estimated' if factor is None else f'{factor:g}'}", learner, environment, options)
 
 
 def cells(scale: str) -> list[Cell]:

@@ -98,9 +98,9 @@ def stages(scale: str) -> dict[str, list[World]]:
 
 def cell(stage: str, world: World, label: str) -> Cell:
     """One entry on one environment."""
-    learner, hparams = ENTRIES[label]
-    options = {"episodes": world.episodes, "seeds": world.seeds, "checkpoints": 20, "hparams": hparams}
-    return Cell(f"{stage}-{world.label}-{label}", (learner,), world.environment, options)
+    learner, settings = ENTRIES[label]
+    options = {"episodes": world.episodes, "seeds": world.seeds, "checkpoints": 20, "settings": settings}
+    return Cell(f"{stage}-{world.label}-{label}", learner, world.environment, options)
 
 
 def cells(scale: str) -> list[Cell]:

@@ -19,19 +19,19 @@ def watched(scale: str) -> Cell:
     episodes, seeds = {"tiny": (30, 3), "small": (20_000, 200), "paper": (200_000, 200)}[scale]
     options = {
         "episodes": episodes, "seeds": seeds, "checkpoints": 20, "monitor": True, "delta": DELTA,
-        "hparams": ["theory", {"preset": "theory", **BROKEN}],
+        "settings": ["theory", {"preset": "theory", **BROKEN}],
     }  # fmt: skip
     environment = (TINY if scale == "tiny" else SIZES) | {"constraints": CONSTRAINTS[scale][-1]}
-    return Cell("watched", ("cpdpo",), environment, options)
+    return Cell("watched", "cpdpo", environment, options)
 
 
 def learning(scale: str, constraints: int, learner: str, episodes: int) -> Cell:
     """One T; uniform play has the same policy in every episode, so that ten episodes say all."""
     environment = (TINY if scale == "tiny" else SIZES) | {"constraints": constraints}
-    options = {"episodes": episodes, "seeds": SEEDS[scale], "checkpoints": 20, "hparams": "theory", "delta": DELTA}
+    options = {"episodes": episodes, "seeds": SEEDS[scale], "checkpoints": 20, "settings": "theory", "delta": DELTA}
     if learner == "uniform":
         options |= {"episodes": 10, "seeds": 1}
-    return Cell(f"constraints_{constraints}-{learner}-{options['episodes']}", (learner,), environment, options)
+    return Cell(f"constraints_{constraints}-{learner}-{options['episodes']}", learner, environment, options)
 
 
 def cells(scale: str) -> list[Cell]:

@@ -21,6 +21,8 @@ import numpy as np
 
 import cpdpo_jax as cp
 from cpdpo_jax.results.tables import format_table
+from experiments import common
+from experiments.common import Cell
 
 STORE = Path("runs/tuning")
 SETTINGS = 48
@@ -42,15 +44,19 @@ RANGES: dict[str, dict[str, tuple[float, float]]] = {  # factors on the theory's
 }
 
 
-def instances() -> dict[str, cp.CMDP]:
-    """Batches of one shape each, four instances in each."""
-    found = {}
+def environments() -> dict[str, dict[str, object]]:
+    """By kind, one shape and four instances each. Two families in one batch are kept in a file."""
+    STORE.mkdir(parents=True, exist_ok=True)
+    found: dict[str, dict[str, object]] = {}
     for m in (1, 2):
-        sizes = {"layers": 5, "states": 5, "actions": 3, "constraints": m, "instances": 2}
-        loose = cp.envs.make("random", key=1000, tightness=0.5, **sizes)
-        found[f"random_{m}"] = cp.stack([loose, cp.envs.make("random", key=1001, tightness=0.8, **sizes)])
-    found["hard"] = cp.envs.make("hard", layers=4, states=3, share=0.6, key=1005, instances=4)
-    found["episode_wise"] = cp.envs.make("random_episode_wise", key=1003, instances=4)
+        path = STORE / f"random_{m}.npz"
+        if not path.exists():
+            sizes = {"layers": 5, "states": 5, "actions": 3, "constraints": m, "instances": 2}
+            loose = cp.envs.make("random", key=1000, tightness=0.5, **sizes)
+            cp.save_cmdp(path, cp.stack([loose, cp.envs.make("random", key=1001, tightness=0.8, **sizes)]))
+        found[f"random_{m}"] = {"name": str(path)}
+    found["hard"] = {"name": "hard", "layers": 4, "states": 3, "share": 0.6, "key": 1005, "instances": 4}
+    found["episode_wise"] = {"name": "random_episode_wise", "key": 1003, "instances": 4}
     return found
 
 
@@ -62,8 +68,8 @@ def drawn(learner: str) -> list[dict[str, float]]:
     return [{name: float(f"{x:.2g}") for name, x in zip(RANGES[learner], row, strict=True)} for row in points]
 
 
-def hparams(learner: str, factors: dict[str, float], episodes: int) -> dict[str, object]:
-    """A setting for `simulate`."""
+def setting(learner: str, factors: dict[str, float], episodes: int) -> dict[str, object]:
+    """A setting, as of `simulate`."""
     chosen: dict[str, object] = {name: f"x{value:g}" for name, value in factors.items()}
     if learner == "cpdpo":
         chosen["loss_scale"] = chosen["dual_cap"]
@@ -78,33 +84,29 @@ def length(learner: str) -> tuple[int, int]:
     return (250, 1) if not cp.learners.get(learner).compiled else (100_000, 2)
 
 
-def run(learner: str) -> None:
+def cells(learner: str) -> list[Cell]:
+    """All settings on each kind of instance."""
     episodes, seeds = length(learner)
-    settings = [hparams(learner, factors, episodes) for factors in drawn(learner)]
-    for name, cmdp in instances().items():
-        path = STORE / f"{learner}_{name}.nc"
-        if not path.exists():
-            print(f"{learner} on {name}", flush=True)
-            cp.simulate(learner, cmdp, episodes=episodes, seeds=seeds, hparams={learner: settings}, checkpoints=4).save(
-                path
-            )
+    settings = [setting(learner, factors, episodes) for factors in drawn(learner)]
+    options = {"episodes": episodes, "seeds": seeds, "settings": settings, "checkpoints": 4}
+    return [Cell(f"{learner}-{kind}", learner, environment, options) for kind, environment in environments().items()]
 
 
 def table(learner: str, show: int = 8) -> str:
     """The best settings, with regret and violation per episode on each kind of instance."""
     episodes, _ = length(learner)
+    results = common.load(STORE, cells(learner))
     ends = {}
     for metric in ("strong_regret", "strong_violation"):
         parts = []
-        for name in instances():
-            result = cp.Result.load(STORE / f"{learner}_{name}.nc")
+        for result in results.values():
             end = result.metric(metric).isel(learner=0, episode=-1).mean("seed") / episodes
             parts.append(end.transpose("instance", "setting").values)
         ends[metric] = np.stack(parts)  # [kind, instance, setting]
     total = ends["strong_regret"] + ends["strong_violation"]
     score = np.exp(np.log(np.maximum(total, 1e-6)).mean(axis=(0, 1)))
     names = list(RANGES[learner])
-    rows = [["score", *names, *(f"{name}: regret + violation" for name in instances())]]
+    rows = [["score", *names, *(f"{name}: regret + violation" for name in environments())]]
     for i in np.argsort(score)[:show]:
         means = (f"{ends['strong_regret'][k, :, i].mean():.3f} + {ends['strong_violation'][k, :, i].mean():.3f}"
                  for k in range(len(total)))  # fmt: skip
@@ -117,10 +119,9 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="only print the tables from stored results")
     parser.add_argument("--learner", nargs="+", choices=list(RANGES), default=list(RANGES))
     chosen = parser.parse_args()
-    STORE.mkdir(parents=True, exist_ok=True)
     for learner in chosen.learner:
         if not chosen.table:
-            run(learner)
+            common.run(STORE, cells(learner))
         print(table(learner), flush=True)
 
 

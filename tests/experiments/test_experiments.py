@@ -15,6 +15,7 @@ from experiments import common
 from experiments.ablation.gradient import GRADIENT
 from experiments.cancellation.analysis import sign_changes
 from experiments.cost import measure
+from experiments.tuning import sweep as tuning
 
 ROOT = Path(__file__).parents[2]
 NAMES = ("growth", "rivals", "cancellation", "slater", "cost", "suite", "theory", "ablation")
@@ -40,7 +41,7 @@ def test_from_nothing_and_again_from_what_is_stored(name, tmp_path, capsys, monk
     drawn = {path.stem for path in tmp_path.glob("*.png")}
     assert drawn
     assert drawn == {path.stem for path in tmp_path.glob("*.pdf")}
-    monkeypatch.setattr(cp, "simulate", never)
+    monkeypatch.setattr(cp, "run", never)
     importlib.import_module(f"experiments.{name}.__main__").run(tmp_path, "tiny")
     assert command(name, *out, "--analysis") == 0
     assert capsys.readouterr().out == table
@@ -50,41 +51,61 @@ def test_a_run_that_was_killed_goes_on_with_what_is_missing(tmp_path, capsys, mo
     out = ("--out", str(tmp_path))
     assert command("theory", *out) == 0
     table = capsys.readouterr().out
-    (tmp_path / "constraints_1-cpdpo-50.nc").unlink()
-    (tmp_path / ".constraints_1-cpdpo-50.nc.1.unfinished").write_bytes(b"half")
+    blocks = tmp_path / "constraints_1-cpdpo-50" / "blocks"
+    (block,) = blocks.iterdir()
+    block.rename(blocks / f".{block.name}.1.unfinished")
     assert command("theory", *out, "--analysis") == 2
     assert "lacks constraints_1-cpdpo-50" in capsys.readouterr().err
-    ran, simulate = [], cp.simulate
+    ran, run = [], cp.run
 
-    def counted(*args, **options):
-        ran.append(options["episodes"])
-        return simulate(*args, **options)
+    def counted(config, directory):
+        ran.append(directory.name)
+        return run(config, directory, progress=False)
 
-    monkeypatch.setattr(cp, "simulate", counted)
+    monkeypatch.setattr(cp, "run", counted)
     assert command("theory", *out) == 0
-    assert ran == [50]
+    assert ran == ["constraints_1-cpdpo-50"]
     assert capsys.readouterr().out == table  # the same bits
-    assert not list(tmp_path.glob(".*"))
+    assert list(blocks.iterdir()) == [block]
 
 
 def test_a_result_of_another_question_is_refused(tmp_path):
     def cell(episodes: int) -> common.Cell:
-        return common.Cell("one", ("uniform",), {"name": "hard", "layers": 2}, {"episodes": episodes, "seeds": 2})
+        return common.Cell("one", "uniform", {"name": "hard", "layers": 2}, {"episodes": episodes, "seeds": 2})
 
     common.run(tmp_path, [cell(3)])
-    assert common.stored(tmp_path, cell(3))
-    with pytest.raises(ValueError, match=r"one\.nc was run for .*; delete it"):
-        common.run(tmp_path, [cell(4)])
+    assert common.load(tmp_path, [cell(3)])["one"].data.sizes["seed"] == 2
+    for use in (common.run, common.load):
+        with pytest.raises(ValueError, match="one holds a run of another configuration; delete it"):
+            use(tmp_path, [cell(4)])
 
 
 def test_ctrl_c_stores_nothing_half_done(tmp_path, capsys, monkeypatch):
     def stopped(*_args, **_options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cp, "simulate", stopped)
+    monkeypatch.setattr(cp, "run", stopped)
     assert command("growth", "--out", str(tmp_path)) == 130
     assert "the same command goes on" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_tuning_runs_all_settings_of_a_learner_and_scores_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(tuning, "STORE", tmp_path)
+    monkeypatch.setattr(tuning, "SETTINGS", 3)
+    monkeypatch.setattr(tuning, "length", lambda learner: (20, 2))
+    cells = tuning.cells("optdual")
+    common.run(tmp_path, cells)
+    result = common.load(tmp_path, cells)["optdual-random_2"]
+    loose = cp.envs.make("random", key=1000, tightness=0.5, layers=5, states=5, actions=3, constraints=2, instances=2)
+    assert result.data.sizes["instance"] == 4
+    np.testing.assert_array_equal(result.data.threshold.values[:, :2], loose.threshold)
+    lines = tuning.table("optdual").splitlines()
+    assert lines[0].startswith("optdual (median score")
+    scores = [float(line.split()[0]) for line in lines if line[:1].isdigit()]
+    assert len(scores) == 3
+    assert scores == sorted(scores)
 
 
 def test_the_command_of_the_readme_is_there_and_explains_itself():

@@ -220,7 +220,13 @@ def test_triple_q_by_hand(x64: None) -> None:
     1 and 0, so the queue becomes 3/4 + 1/8 - 1/2 = 3/8. Q is raised to 1/3 + 1/4, and the other arm's is cut at 1.
     """
     cmdp = cp.make_cmdp(None, [[[0.9, 0.1]]], [[[[0.9, 0.1]]]], [0.25])
-    settings = {"learning_offset": 1.0, "dual_rate": 2.0, "frame_length": 2.0, "tightening": 0.125, "frame_bonus": 0.25}
+    settings: dict[str, Any] = {
+        "learning_offset": 1.0,
+        "dual_rate": 2.0,
+        "frame_length": 2.0,
+        "tightening": 0.125,
+        "frame_bonus": 0.25,
+    }
     lanes = lanes_for(
         triple_q.LEARNER,
         cmdp,

@@ -1,0 +1,103 @@
+"""Blocks side by side: several of one kind run as one, so that few seeds do not pay for a whole block's lanes.
+
+The bits of a lane do not depend on its neighbours, so a block's file and its snapshots are the same whether it was run
+in a pack or by itself, and either can go on from the other's.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cpdpo_jax.simulation.blocks import Snapshot
+from cpdpo_jax.simulation.curves import BlockCurves
+from cpdpo_jax.simulation.options import OPTION_NAMES
+from cpdpo_jax.sweeps.specification import BlockSpec, on_host
+
+
+class Pack(NamedTuple):
+    """Blocks that run as one: they differ in instance, setting and seeds alone."""
+
+    blocks: dict[str, BlockSpec]
+    batch: bool  # lanes of several instances; the same for all packs of a kind, which run one program
+
+    @property
+    def lanes(self) -> int:
+        """How many are real."""
+        return sum(len(block["seeds"]) for block in self.blocks.values())
+
+
+def packs(blocks: dict[str, BlockSpec], begun: dict[str, int], workers: int) -> list[Pack]:
+    """All blocks in packs of up to a block's width, but not so full that a worker would have none.
+
+    `begun`: the episode at which each block's snapshot stands; only those that stand at the same one run together.
+    """
+    share = math.ceil(sum(len(block["seeds"]) for block in blocks.values()) / workers)
+    kinds: dict[str, list[str]] = {}
+    for key, block in blocks.items():
+        alone = key if on_host(block) else ""  # lane by lane: nothing to gain
+        same = {name: block[name] for name in ("learner", "environment", "episodes", "width", *OPTION_NAMES)}
+        kinds.setdefault(json.dumps([alone, begun[key], same], sort_keys=True), []).append(key)
+    found = []
+    for keys in kinds.values():
+        filled = _fill({key: blocks[key] for key in keys}, min(blocks[keys[0]]["width"], share))
+        batch = any(len({block["instance"] for block in one.values()}) > 1 for one in filled)
+        found += [Pack(one, batch) for one in filled]
+    return found
+
+
+def _fill(blocks: dict[str, BlockSpec], most: int) -> list[dict[str, BlockSpec]]:
+    """Each block to the first pack that has room for it, one instance after the other."""
+    filled: list[dict[str, BlockSpec]] = []
+    room: list[int] = []
+    for key in sorted(blocks, key=lambda key: blocks[key]["instance"]):
+        lanes = len(blocks[key]["seeds"])
+        at = next((i for i, free in enumerate(room) if free >= lanes), len(room))
+        if at == len(room):
+            filled.append({})
+            room.append(most)
+        filled[at][key] = blocks[key]
+        room[at] -= lanes
+    return filled
+
+
+def split(whole: Any, lanes: Iterable[int], width: int) -> list[Any]:
+    """A pack's curves or snapshot, block by block: each with its own lanes, the last repeated up to `width`."""
+    parts, first = [], 0
+    for count in lanes:
+        at = first + np.minimum(np.arange(width), count - 1)
+        parts.append(_mapped(lambda leaf, at=at: leaf[..., at] if _has_lanes(leaf, width) else leaf.copy(), whole))
+        first += count
+    return parts
+
+
+def join(parts: Sequence[Snapshot], lanes: Sequence[int], width: int) -> Snapshot:
+    """The snapshot of a pack from those of its blocks, which stand at one episode: the inverse of `split`."""
+    at = np.concatenate([i * width + np.arange(count) for i, count in enumerate(lanes)])
+    at = at[np.minimum(np.arange(width), len(at) - 1)]
+
+    def joined(*leaves: np.ndarray) -> np.ndarray:
+        return np.concatenate(leaves, axis=-1)[..., at] if _has_lanes(leaves[0], width) else leaves[0]
+
+    return _mapped(joined, *parts)
+
+
+def _mapped(function: Any, *trees: Any) -> Any:
+    """Leaf by leaf through snapshots or curves; the episode stays."""
+    first = trees[0]
+    if isinstance(first, BlockCurves):
+        return BlockCurves(*(function(*leaves) for leaves in zip(*trees, strict=True)))
+    return Snapshot(
+        first.episode,
+        function(*(tree.believed for tree in trees)),
+        _mapped(function, *(tree.curves for tree in trees)),
+        [function(*leaves) for leaves in zip(*(tree.state for tree in trees), strict=True)],
+    )
+
+
+def _has_lanes(leaf: np.ndarray, width: int) -> bool:
+    return leaf.ndim > 0 and leaf.shape[-1] == width

@@ -1,0 +1,111 @@
+"""A sweep from Python: `run` does what is not finished in a run directory, `load_run` reads what is.
+
+    tables = cp.run({"learners": ["cpdpo"], "environments": ["hard"], "episodes": 10_000, "seeds": 32}, out="runs/a")
+    for environment, episodes, result in tables:
+        print(environment, result.summary())
+
+The command line runs by `execute` too: `cpdpo status`, `resume` and `report` understand the same directory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cpdpo_jax.simulation.blocks import KEEP_SECONDS
+from cpdpo_jax.sweeps import config as configuration
+from cpdpo_jax.sweeps.config import Config
+from cpdpo_jax.sweeps.load import Table, load_runs
+from cpdpo_jax.sweeps.runner import run_all
+from cpdpo_jax.sweeps.specification import expand
+from cpdpo_jax.sweeps.store import Store
+
+
+class Outcome(NamedTuple):
+    """What a session in a run directory came to."""
+
+    store: Store
+    blocks: int  # of the whole run
+    before: int  # those that were finished before
+    finished: bool  # False: stopped by Ctrl-C
+
+
+def run(
+    config: Mapping[str, Any] | str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    progress: bool = True,
+    any_version: bool = False,
+    every: float = KEEP_SECONDS,
+) -> list[Table]:
+    """Run a sweep in the directory `out`, or what of it is not finished there, and return its results.
+
+    config       a table with the keys of a TOML file (see `sweeps.config`), or the path of such a file
+    out          the run directory; one that holds a run of another configuration is refused, one that holds a part of
+                 this one is taken up
+    progress     show a bar with the time left, on a terminal
+    any_version  go on with a directory that another version began
+    every        seconds between snapshots, from which a run that was killed goes on
+
+    Returns one (environment, episodes, `Result`) per environment and T, as `load_run` does. Ctrl-C raises
+    KeyboardInterrupt when all that is done has been kept: the same call goes on from there. Curves that came to a value
+    that is not finite are NaN from there on, and `result.data.first_non_finite` says where.
+    """
+    if not every > 0:
+        raise ValueError(f"every = {every!r} is not a positive number of seconds.")
+    outcome = execute(asked(config), out, progress=progress, any_version=any_version, every=every)
+    if not outcome.finished:
+        raise KeyboardInterrupt(f"stopped; what is done is kept in {out}, and the same call goes on from there")
+    return load_runs([outcome.store])
+
+
+def load_run(directory: str | os.PathLike[str], *more: str | os.PathLike[str]) -> list[Table]:
+    """The finished blocks of a run directory: one (environment, episodes, `Result`) per environment and T.
+
+    A run that is not finished has NaN where there is no block yet. Several directories (other seeds, run elsewhere) are
+    put together.
+    """
+    tables = load_runs([Store(one).require() for one in (directory, *more)])
+    if not tables:
+        raise ValueError(f"{directory} has no finished block yet; go on with: cpdpo resume {directory}")
+    return tables
+
+
+def asked(config: Mapping[str, Any] | str | os.PathLike[str]) -> Config:
+    """A configuration, checked, from a table or a file."""
+    if isinstance(config, Mapping):
+        return configuration.build(config, "the configuration")
+    if not isinstance(config, (str, os.PathLike)):
+        raise ValueError(f"config is a {type(config).__name__}; give a table of keys, or the path of a TOML file.")
+    if not Path(config).is_file():
+        raise ValueError(f"config = {str(config)!r}: there is no such file; give a table, or the path of a TOML file.")
+    return configuration.build(configuration.read(Path(config)), str(config))
+
+
+def execute(
+    config: Config,
+    out: str | os.PathLike[str],
+    *,
+    progress: bool = True,
+    any_version: bool = False,
+    every: float = KEEP_SECONDS,
+    say: Callable[[str], None] = lambda text: None,
+) -> Outcome:
+    """Run what is not finished in a run directory, as the only process there; a stop is in the outcome."""
+    blocks = expand(config)
+    store = Store(out)
+    store.check(config, blocks, any_version)
+    store.path.mkdir(parents=True, exist_ok=True)
+    with store.locked():
+        store.check(config, blocks, any_version)
+        store.begin(config, blocks)
+        before = sum(map(store.is_done, blocks))
+        say(f"{out}: {len(blocks)} blocks, {before} finished before, {len(blocks) - before} to run.")
+        try:
+            finished = run_all(store, blocks, every=every, quiet=not progress)
+            store.end()
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(out)) from error
+    return Outcome(store, len(blocks), before, finished)

@@ -1,0 +1,140 @@
+"""Blocks that run side by side: the same bytes as by themselves, also when stopped in the middle and taken up again."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import cpdpo_jax as cp
+from cpdpo_jax.learners import Info, Learner, base
+from cpdpo_jax.simulation import blocks
+from cpdpo_jax.simulation.blocks import Snapshot
+from cpdpo_jax.simulation.curves import BlockCurves
+from cpdpo_jax.sweeps import runner
+from cpdpo_jax.sweeps.packing import Pack, join, packs, split
+from cpdpo_jax.sweeps.run import asked
+from cpdpo_jax.sweeps.specification import expand
+from cpdpo_jax.sweeps.store import Store
+from tests.sweeps.test_store import contents
+
+ENVIRONMENT = {"name": "random", "layers": 2, "states": 2, "actions": 2, "constraints": 1, "rho": 0.1, "instances": 3}
+TABLE = {
+    "learners": ["cpdpo"], "environments": [ENVIRONMENT], "episodes": 1200, "seeds": 5,
+    "settings": ["tuned", {"learning_rate": "x2"}],
+}  # fmt: skip
+
+
+def run(table: dict, out: Path, *, packed: bool, stop_after: float = np.inf) -> list[int]:
+    """Run what is not finished; how many lanes each pack had. `stop_after`: so many calls of a pack."""
+    config = asked(table)
+    store, todo = Store(out), expand(config)
+    out.mkdir(exist_ok=True)
+    store.begin(config, todo)
+    sizes = []
+    todo = {key: block for key, block in todo.items() if not store.is_done(key)}
+    begun = {key: store.episodes_done(key) for key in todo}
+    found = packs(todo, begun, 1) if packed else [Pack({key: block}, False) for key, block in todo.items()]
+    for pack in found:
+        asks = itertools.count()
+        assert runner.run_pack(store, pack, stop=lambda asks=asks: next(asks) >= stop_after) == (stop_after == np.inf)
+        sizes.append(pack.lanes)
+    return sizes
+
+
+@pytest.mark.parametrize("options", [{"monitor": True}, {"rho": "estimate:100", "horizon": "doubling"}])
+def test_packed_stopped_and_alone_give_the_same_bytes(options, tmp_path, monkeypatch):
+    table = TABLE | options
+    assert run(table, tmp_path / "alone", packed=False) == [5] * 6
+    assert run(table, tmp_path / "packed", packed=True) == [30]
+    alone = contents(tmp_path / "alone")
+    assert len(alone) == 6
+    assert contents(tmp_path / "packed") == alone
+    monkeypatch.setattr(blocks, "CALL_SECONDS", 1e-9)
+    run(table, tmp_path / "a", packed=True, stop_after=70)  # taken up alone
+    assert len(list((tmp_path / "a" / "checkpoints").iterdir())) == 6
+    run(table, tmp_path / "b", packed=False, stop_after=70)  # taken up in a pack
+    monkeypatch.undo()
+    assert run(table, tmp_path / "a", packed=False) == [5] * 6
+    assert run(table, tmp_path / "b", packed=True) == [30]
+    assert contents(tmp_path / "a") == alone
+    assert contents(tmp_path / "b") == alone
+    assert not list(tmp_path.rglob("*.npz"))
+
+
+class Fails(NamedTuple):
+    """The episode after which it plays what is not a number; 0: never."""
+
+    after: Any
+
+
+def fails() -> Learner:
+    """Uniform play until it fails."""
+
+    def policy(problem, hyper, state):
+        bad = (hyper.after > 0) & (state >= hyper.after)
+        return base.uniform_policy(problem.action_mask, jnp.float32) + jnp.where(bad, jnp.nan, 0)
+
+    def update(problem, hyper, state, policy, trajectory):
+        return state + 1, Info(jnp.zeros_like(problem.threshold), jnp.zeros(state.shape, jnp.int32))
+
+    def hyperparameters(problem, preset="tuned"):
+        return Fails(np.zeros_like(problem.delta))
+
+    return Learner("fails", hyperparameters, lambda problem, hyper: jnp.zeros_like(problem.delta), policy, update)
+
+
+def test_a_block_that_is_not_finite_ends_and_those_beside_it_go_on(tmp_path, monkeypatch):
+    monkeypatch.setitem(base._REGISTRY, "fails", fails())
+    table = TABLE | {"learners": ["fails"], "settings": [{"after": [0, 30, 500]}], "episodes": 600, "checkpoints": 6}
+    run(table, tmp_path / "alone", packed=False)
+    assert run(table, tmp_path / "packed", packed=True) == [30, 15]
+    alone = contents(tmp_path / "alone")
+    assert len(alone) == 9
+    assert contents(tmp_path / "packed") == alone
+    first = cp.load_run(tmp_path / "packed")[0].result.data.first_non_finite.isel(learner=0, instance=0, seed=0)
+    assert first.values.tolist() == [0, 31, 501]
+    assert not list(tmp_path.rglob("*.npz"))
+
+
+def test_how_packs_are_filled():
+    todo = expand(asked(TABLE | {"learners": ["uniform", "optcmdp"], "settings": "tuned", "seeds": 40}))
+    begun = dict.fromkeys(todo, 0)
+
+    def lanes(workers: int) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {"uniform": [], "optcmdp": []}
+        for pack in packs(todo, begun, workers):
+            found[next(iter(pack.blocks.values()))["learner"]].append(pack.lanes)
+        return found
+
+    assert lanes(1) == {"uniform": [32, 24, 32, 32], "optcmdp": [4] * 30}  # 3 instances of 32 + 8; the host's alone
+    assert lanes(20)["uniform"] == [32, 8] * 3  # 240 lanes, 12 for each worker
+    key = next(key for key, block in todo.items() if block["learner"] == "uniform" and len(block["seeds"]) == 8)
+    begun[key] = 100
+    assert sorted(lanes(1)["uniform"]) == [8, 16, 32, 32, 32]
+    assert all(len({begun[key] for key in pack.blocks}) == 1 for pack in packs(todo, begun, 1))
+
+
+def test_packs_of_one_instance_keep_one_model():
+    todo = expand(asked(TABLE | {"learners": ["uniform"], "settings": "tuned", "seeds": 32}))
+    assert [pack.batch for pack in packs(todo, dict.fromkeys(todo, 0), 1)] == [False] * 3
+    todo = expand(asked(TABLE | {"learners": ["uniform"], "settings": "tuned", "seeds": 12}))
+    found = packs(todo, dict.fromkeys(todo, 0), 1)
+    assert [(pack.lanes, pack.batch) for pack in found] == [(24, True), (12, True)]  # one program for both
+
+
+def test_join_is_the_inverse_of_split_by_hand():
+    rows = np.arange(5.0)
+    curves = BlockCurves(*(rows[None] for _ in BlockCurves._fields[:-1]), done=np.array(7))
+    whole = Snapshot(7, rows, curves, [np.stack([rows, 10 * rows]), np.array(3)])
+    one, two = split(whole, (2, 2), 5)
+    assert one.believed.tolist() == [0, 1, 1, 1, 1]  # its last lane is repeated
+    assert two.state[0].tolist() == [[2, 3, 3, 3, 3], [20, 30, 30, 30, 30]]
+    assert (two.episode, int(two.state[1]), int(two.curves.done)) == (7, 3, 7)
+    again = join([one, two], (2, 2), 5)
+    assert again.believed.tolist() == [0, 1, 2, 3, 3]
+    assert again.curves.strong.tolist() == [[0, 1, 2, 3, 3]]
