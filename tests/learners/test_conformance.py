@@ -211,7 +211,7 @@ def test_first_policy_prefers_nothing(name: str) -> None:
         first = host_loop.policy(learner, lanes, host_loop.begin(learner, lanes).learner)
     else:
         first = learner.policy(lanes.problem, lanes.hyper, learner.init(lanes.problem, lanes.hyper))
-    mask = np.asarray(lanes.problem.action_mask)
-    allowed_so_far = np.cumsum(mask, axis=2)
-    expected = mask & (allowed_so_far == 1) if name in GREEDY else base.uniform_policy(mask, np.float32)
+    mask = jnp.asarray(lanes.problem.action_mask)
+    first_allowed = mask & (jnp.cumsum(mask, axis=2) == 1)
+    expected = first_allowed if name in GREEDY else base.uniform_policy(mask, np.float32)
     np.testing.assert_allclose(first, expected, atol=1e-6)
