@@ -78,7 +78,7 @@ def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
     if preset == "theory":
         return theory
     return theory._replace(
-        policy_rate=30 * theory.policy_rate, transition_confidence=1e-6 * one, payoff_confidence=3e-3 * one
+        policy_rate=30 * theory.policy_rate, transition_confidence=1e-6 * one, payoff_confidence=1e-2 * one
     )
 
 

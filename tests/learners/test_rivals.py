@@ -209,8 +209,19 @@ def test_the_greedy_choice_by_hand() -> None:
     values = np.array([[1, 1 + 1e-10, 0], [5, 1, 2], [2e9, 2e9 + 1, 3e9], [1, 1, 1]]).astype(np.float64)
     mask = np.array([[1, 1, 1], [0, 1, 1], [1, 1, 0], [0, 0, 0]], bool)
     with jax.enable_x64(True):
-        chosen = optpess_primaldual.greedy(jnp.asarray(values)[..., None], jnp.asarray(mask)[..., None])[..., 0]
+        chosen = optpess_primaldual.greedy(jnp.asarray(values[..., None]), jnp.asarray(mask[..., None]))[..., 0]
     np.testing.assert_array_equal(chosen, np.array([[1, 0, 0], [0, 0, 1], [1, 0, 0], [0, 0, 0]], bool))
+
+
+@pytest.mark.parametrize("name", ["optpess_primaldual", "triple_q"])
+def test_the_greedy_learners_always_choose_an_action(name: str) -> None:
+    """Compiled as shipped, in float32, on many actions: XLA may compute a value twice there, and round it otherwise."""
+    cmdp, learner = cp.envs.make("inventory"), base.get(name)
+    lanes = lanes_for(learner, cmdp, episodes=2000, preset="tuned", rho=3.5, dtype=np.float32)
+    draws = np.random.default_rng(3).random((200, cmdp.n_layers, 4, 1)).astype(np.float32)
+    _, episodes, _ = jax.jit(partial(compiled_loop.replay, learner, "bernoulli"))(lanes, draws)
+    played = np.asarray(episodes.policy)[..., 0]
+    np.testing.assert_array_equal(played.sum(axis=-1), np.broadcast_to(cmdp.action_mask.any(axis=-1), played.shape[:3]))
 
 
 def test_triple_q_by_hand(x64: None) -> None:
@@ -239,10 +250,8 @@ def test_triple_q_by_hand(x64: None) -> None:
     )
     # draws of action, next state, reward (1 if below 0.9), cost; both episodes pull arm 0: nothing is known at first,
     # and after the first one 1 + 0 ties with the other arm's 1 + 0
-    draws = np.array([[[0.5, 0.5, 0.1, 0.1]], [[0.5, 0.5, 0.95, 0.1]]])[..., None]
-    state, episodes, tables = compiled_loop.replay(
-        triple_q.LEARNER, "bernoulli", lanes, jnp.asarray(draws), lambda s: s.tables
-    )
+    draws = jnp.array([[[0.5, 0.5, 0.1, 0.1]], [[0.5, 0.5, 0.95, 0.1]]])[..., None]
+    state, episodes, tables = compiled_loop.replay(triple_q.LEARNER, "bernoulli", lanes, draws, lambda s: s.tables)
     np.testing.assert_array_equal(episodes.trajectory.action[..., 0], 0)
     np.testing.assert_allclose(tables[0, :, 0, 0, :, 0], [[1, 1], [0, 1]])
     np.testing.assert_allclose(state.tables[:, 0, 0, :, 0], [[1 / 3 + 1 / 4, 1], [0, 1]], rtol=1e-15)
