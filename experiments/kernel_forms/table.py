@@ -13,6 +13,7 @@ import importlib
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +24,7 @@ from cpdpo_jax.results.statistics import format_table
 
 LAYERS, ACTIONS, LANES = 5, 3, 64
 
-occupancy = importlib.import_module("cpdpo_jax.kernels.occupancy")  # `kernels.occupancy` is the function
+occupancy: Any = importlib.import_module("cpdpo_jax.kernels.occupancy")  # `kernels.occupancy` is the function
 
 
 def problem(states: int, lanes: int = LANES) -> tuple[jax.Array, jax.Array, jax.Array]:
