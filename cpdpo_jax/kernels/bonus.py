@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from cpdpo_jax.kernels.cpu.switch import compiled_kernel, over_lanes
 from cpdpo_jax.kernels.extreme import Box, extreme, make_box
 from cpdpo_jax.kernels.loops import layer, scan_layers_backwards, unrolled_sum, with_layer
-from cpdpo_jax.kernels.shapes import batch_shape
+from cpdpo_jax.kernels.shapes import batch_shape, per_lane
 
 
 @jax.jit
@@ -21,9 +21,11 @@ def exploration_bonus(policy: jax.Array, low: jax.Array, up: jax.Array, explorat
     states = (n_layers, n_states)
     batch_shape(policy.ndim - 3, policy=(policy, (*states, n_actions)), low=(low, states), up=(up, states))
 
+    gamma = per_lane(exploration, up.ndim)
+
     def term(a: int) -> jax.Array:
         pi = policy[:, :, a]
-        return pi * (n_layers * (3 * exploration + pi * (up - low))) / (pi * up + exploration)
+        return pi * (n_layers * (3 * gamma + pi * (up - low))) / (pi * up + gamma)
 
     return unrolled_sum(n_actions, term)
 
@@ -72,7 +74,7 @@ def dilated_bonus_in_box(policy: jax.Array, bonus: jax.Array, box: Box, dilation
             layer(ahead, k + 1)[:, None, None],
             maximize=True,
         )
-        here = layer(bonus, k)[:, None] + dilation * best
+        here = layer(bonus, k)[:, None] + per_lane(dilation, best.ndim) * best
         pi, dilated = layer(policy, k), with_layer(dilated, k, here)
         stored = layer(dilated, k)  # not `here`: XLA would compute it again inside the average
         return dilated, with_layer(ahead, k, unrolled_sum(n_actions, lambda a: pi[:, a] * stored[:, a]))

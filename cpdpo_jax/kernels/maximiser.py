@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from cpdpo_jax.kernels.loops import unrolled_sum
+from cpdpo_jax.kernels.shapes import batch_shape
 
 
 @jax.jit
@@ -22,9 +23,13 @@ def maximising_transition(lower: jax.Array, upper: jax.Array, f: jax.Array) -> j
     index comes first. Needs sum(lower) <= 1 <= sum(upper); a row of zeros stays one.
     """
     n_next = f.shape[0]
+    box = (*lower.shape[:2], n_next)
+    batch_shape(f.ndim - 1, lower=(lower, box), upper=(upper, box), f=(f, (n_next,)))
     index = jnp.arange(n_next).reshape(-1, *(1,) * (f.ndim - 1))
-    before = [(f[i] > f) | ((f[i] == f) & (i < index)) for i in range(n_next)]  # i before j: [S' of j,*B] each
+    before = [
+        (f[i : i + 1] > f) | ((f[i : i + 1] == f) & (i < index)) for i in range(n_next)
+    ]  # i before j: [S',*B] each
     spread = upper - lower
     slack = 1 - unrolled_sum(n_next, lambda j: lower[:, :, j])
-    taken = unrolled_sum(n_next, lambda i: jnp.where(before[i], spread[:, :, i, None], 0))  # [S,A,S',*B]
+    taken = unrolled_sum(n_next, lambda i: jnp.where(before[i][None, None], spread[:, :, i, None], 0))  # [S,A,S',*B]
     return lower + jnp.clip(slack[:, :, None] - taken, 0, spread)

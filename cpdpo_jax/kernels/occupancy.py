@@ -46,7 +46,7 @@ def occupancy(transition: jax.Array, policy: jax.Array) -> jax.Array:
         here, pi, rows = layer(reached, k), layer(policy, k), layer(transition, k)
 
         def arriving(x: int) -> jax.Array:
-            return here[x] * unrolled_sum(n_actions, lambda a: pi[x, a] * rows[x, a])
+            return here[x, None] * unrolled_sum(n_actions, lambda a: pi[x, a, None] * rows[x, a])
 
         return with_layer(reached, k + 1, unrolled_sum(n_states, arriving))
 

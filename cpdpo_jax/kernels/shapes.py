@@ -17,28 +17,34 @@ def batch_shape(rank: int, **arrays: tuple[Any, Axes]) -> tuple[int, ...]:
     broadcasts. Raises ValueError with one sentence that names the argument.
     """
     for name, (array, axes) in arrays.items():
-        chex.assert_rank(
-            array,
-            len(axes) + rank,
-            custom_message=f"{name} of shape {jnp.shape(array)} has {jnp.ndim(array) - len(axes)} trailing batch axes "
-            f"where {rank} are wanted; give every argument the same number of them (size 1 broadcasts).",
-            include_default_message=False,
-            exception_type=ValueError,
-        )
-        chex.assert_shape(
-            array,
-            (*axes, ...),
-            custom_message=f"{name} has shape {jnp.shape(array)}, but its leading axes must be "
-            f"{_written(axes)} to go with the other arguments.",
-            include_default_message=False,
-            exception_type=ValueError,
-        )
+        try:
+            chex.assert_rank(array, len(axes) + rank)
+        except AssertionError:
+            raise ValueError(
+                f"{name} of shape {jnp.shape(array)} has {jnp.ndim(array) - len(axes)} trailing batch axes where "
+                f"{rank} are wanted; give every argument the same number of them (size 1 broadcasts)."
+            ) from None
+        try:
+            chex.assert_shape(array, (*axes, ...))
+        except AssertionError:
+            raise ValueError(
+                f"{name} has shape {jnp.shape(array)}, but its leading axes must be {_written(axes)} to go with the "
+                "other arguments."
+            ) from None
     trailing = {name: jnp.shape(array)[len(axes) :] for name, (array, axes) in arrays.items()}
     try:
         return jnp.broadcast_shapes(*trailing.values())
     except ValueError:
         listed = ", ".join(f"{name} {shape}" for name, shape in trailing.items())
         raise ValueError(f"the trailing batch axes do not broadcast: {listed}; make them equal or of size 1.") from None
+
+
+def per_lane(value: Any, ndim: int) -> Any:
+    """A number of each lane, [*B], with axes of size 1 in front so that it has `ndim` of them; a scalar stays one."""
+    if jnp.ndim(value) == 0:
+        return value
+    value = jnp.asarray(value)
+    return value.reshape((1,) * (ndim - value.ndim) + value.shape)
 
 
 def _written(axes: Axes) -> str:
