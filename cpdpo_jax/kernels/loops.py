@@ -63,7 +63,7 @@ def scan_layers_backwards(
     `step(k, carry)` reads layer k of its arrays with `layer` and writes it into the carry with `with_layer`. Layers of
     up to `MAX_STATES_OF_UNROLLED_LAYERS` states are unrolled: k becomes a constant, every slice a static one, and XLA's
     program has no loop. Wider ones loop: 30 layers of 64 states then compile in a fourteenth of the time and run a
-    fifth longer (in narrow ones the dynamic index would cost up to five times). The same bits.
+    fifth longer (in narrow ones the dynamic index would cost up to five times).
     """
     return _scan(n_steps, step, carry, reverse=True, unroll=unroll and n_states <= MAX_STATES_OF_UNROLLED_LAYERS)
 

@@ -114,8 +114,10 @@ def _reach_narrow(policy: jax.Array, box: Box, batch: tuple[int, ...], maximize:
 def _reach_wide(policy: jax.Array, box: Box, batch: tuple[int, ...], maximize: bool) -> jax.Array:
     """The same as a scan over layers that carries the targets of all of them, [S, (L-1) S, *B].
 
-    The targets of layers not yet begun are 0 and stay it (p.0 = 0): they are the price of a fixed size, up to twice
-    the work, for which 30 layers of 64 states compile in seconds, not in minutes.
+    The targets of layers not yet begun are 0 and stay it (p.0 = 0): the price of a fixed size. One update of CPD-PO
+    with 30 layers of 64 states compiles in 14-18 s. Against the growing form of `_reach_narrow` a CPU takes 4.7 times
+    as long to run it and a fifth to compile it at 6 x 12 x 3, 3.2 times and an eighth at 8 x 20 x 3 (a CPU with numba
+    runs neither).
     """
     n_layers, n_states, _ = policy.shape[:3]
     dtype = jnp.result_type(policy, box.lower)
