@@ -15,6 +15,7 @@ import jax.numpy as jnp
 
 from cpdpo_jax.common.types import Array, Trajectory
 from cpdpo_jax.kernels.cpu.single_function import single_cpu_function
+from cpdpo_jax.kernels.cpu.switch import cpu_acceleration_enabled
 from cpdpo_jax.kernels.sums import compensated_add
 from cpdpo_jax.kernels.values import policy_value
 from cpdpo_jax.learners.base import Info, Learner, Problem
@@ -111,16 +112,15 @@ def episode(learner: Learner, noise: str, lanes: LaneInputs, state: LoopState, t
 
 def advance(learner: Learner, noise: str, lanes: LaneInputs, state: LoopState, first: Array, last: Array) -> LoopState:
     """Episodes first..last-1 (counted from 0) of every lane, compiled; `state` is donated."""
-    return advance_compiled(learner, noise, lanes, state, first, last)[0]
+    return program()(learner, noise, lanes, state, first, last)[0]
 
 
-@partial(
-    jax.jit,
-    static_argnames=("learner", "noise", "stretch"),
-    donate_argnames="state",
-    compiler_options={"xla_cpu_prefer_vector_width": 512},  # not 256: a fifth less time on a CPU that has them
-)
-def advance_compiled(
+def program() -> Any:
+    """`advance_whole`, compiled; on a CPU, unless its accelerations are off, for vectors as wide as it has."""
+    return _for_cpu if cpu_acceleration_enabled() else _plain
+
+
+def advance_whole(
     learner: Learner,
     noise: str,
     lanes: LaneInputs,
@@ -129,7 +129,7 @@ def advance_compiled(
     last: jax.Array,
     stretch: int = 1,
 ) -> tuple[LoopState, Any]:
-    """`advance`, and what `single_cpu_function` wants returned. Not inside another jit: it has options of its own.
+    """`advance`, and what `single_cpu_function` wants returned.
 
     The loop is a scan over `stretch` episodes inside a loop over stretches, of which there are as many as asked for:
     first and last must be multiples of `stretch`. A CPU wants one episode (the scan then costs nothing and any call
@@ -145,6 +145,12 @@ def advance_compiled(
 
     begin, end = first // stretch, last // stretch
     return single_cpu_function(lambda state: jax.lax.fori_loop(begin, end, stretches, state), state)
+
+
+_compiled = partial(jax.jit, static_argnames=("learner", "noise", "stretch"), donate_argnames="state")
+_plain = _compiled(advance_whole)
+# vectors of 512 bits, not 256: a fifth less time on a CPU that has them. Not inside another jit: it has options of its own
+_for_cpu = _compiled(advance_whole, compiler_options={"xla_cpu_prefer_vector_width": 512})
 
 
 def replay(

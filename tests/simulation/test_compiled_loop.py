@@ -28,7 +28,7 @@ def lanes(states=3, **changed):
 def test_the_loop_lowers_for_cuda(states):
     """Lowering only: there is no GPU here."""
     given = lanes(states)
-    traced = compiled_loop.advance_compiled.__wrapped__  # pyright: ignore[reportAttributeAccessIssue]
+    traced = compiled_loop.advance_whole  # pyright: ignore[reportAttributeAccessIssue]
     loop = partial(traced, cpdpo.LEARNER, "bernoulli")
     with cpu_acceleration(False):
         exported = jax.export.export(jax.jit(loop), platforms=["cuda"])(
