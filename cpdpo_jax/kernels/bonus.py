@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from cpdpo_jax.kernels.cpu.switch import compiled_kernel, over_lanes
+from cpdpo_jax.kernels.cpu.choice import compiled_kernel, over_lanes
 from cpdpo_jax.kernels.extreme import Box, extreme, make_box
 from cpdpo_jax.kernels.loops import layer, scan_layers_backwards, unrolled_sum, with_layer
 from cpdpo_jax.kernels.shapes import batch_shape, per_lane

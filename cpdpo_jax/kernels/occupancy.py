@@ -15,7 +15,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from cpdpo_jax.kernels.cpu.switch import compiled_kernel, over_lanes
+from cpdpo_jax.kernels.cpu.choice import compiled_kernel, over_lanes
 from cpdpo_jax.kernels.extreme import Box, extreme, make_box
 from cpdpo_jax.kernels.loops import (
     MAX_UNROLLED_STATES,

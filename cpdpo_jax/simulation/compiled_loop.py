@@ -149,7 +149,7 @@ def advance_whole(
 
 _compiled = partial(jax.jit, static_argnames=("learner", "noise", "stretch"), donate_argnames="state")
 _plain = _compiled(advance_whole)
-# vectors of 512 bits, not 256: a fifth less time on a CPU that has them. Not inside another jit: it has options of its own
+# vectors of 512 bits, not 256: a fifth less time on a CPU that has them (not inside another jit, for its options)
 _for_cpu = _compiled(advance_whole, compiler_options={"xla_cpu_prefer_vector_width": 512})
 
 

@@ -1,7 +1,7 @@
 """The wide kernels on a CPU: numba's functions of `sorted_form`, called from inside XLA's program.
 
 They are handed to XLA through its C interface (`jax.ffi`): the handlers read the call frame of XLA's c_api.h.
-`switch.compiled_kernel` says where this path is used; `occupancy` and `bonus` have a pure JAX form as well.
+`choice.compiled_kernel` says where this path is used; `occupancy` and `bonus` have a pure JAX form as well.
 """
 
 from __future__ import annotations

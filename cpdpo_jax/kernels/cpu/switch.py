@@ -1,4 +1,4 @@
-"""Which form of a kernel a program gets: the one made for CPUs, or pure JAX elsewhere and when asked for.
+"""The one switch of all that exists only for speed on a CPU, and the one warning where it can not be used.
 
 The choice is made while a program is traced and is part of what tells compiled programs apart:
 `with cpu_acceleration(False):` never meets a program made outside of it.
@@ -6,17 +6,11 @@ The choice is made while a program is traced and is part of what tells compiled 
 
 from __future__ import annotations
 
-import functools
-import importlib
-import math
 import os
 import warnings
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-
-from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES
 
 VARIABLE = "CPDPO_CPU_ACCELERATION"
 
@@ -35,29 +29,6 @@ def cpu_acceleration_enabled() -> bool:
     return bool(_ENABLED.value) and jax.default_backend() == "cpu"
 
 
-def compiled_kernel(name: str, n_states: int, dtype: Any) -> Any:
-    """The function `name` of `ffi` where it is the better form for layers of that width, else None."""
-    if n_states <= MAX_UNROLLED_STATES or not cpu_acceleration_enabled() or dtype not in (jnp.float32, jnp.float64):
-        return None
-    return _prepared(name, jnp.dtype(dtype))
-
-
-@functools.cache
-def _prepared(name: str, dtype: Any) -> Any:
-    """Compiled here, so that whatever numba can not do shows before a program depends on it."""
-    try:
-        return importlib.import_module("cpdpo_jax.kernels.cpu.ffi").prepare(name, dtype)
-    except Exception as error:  # a numba that is missing, too old or without a compiler must not end a run
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        warn_once(
-            "kernels",
-            f"numba's kernels can not be used ({reason}), so layers of more than {MAX_UNROLLED_STATES} states run in "
-            f"pure JAX: the same results up to rounding, several times slower; install numba, or set {VARIABLE}=0 to "
-            "say that this is meant.",
-        )
-        return None
-
-
 def warn_once(subject: str, message: str) -> None:
     """One RuntimeWarning a subject in the life of a process, whatever the reason is the second time."""
     if subject not in _WARNED:
@@ -66,34 +37,3 @@ def warn_once(subject: str, message: str) -> None:
 
 
 _WARNED: set[str] = set()
-
-
-def over_lanes(kernel: Any, *arrays: tuple[jax.Array, int]) -> tuple[jax.Array, ...]:
-    """Call a kernel, written for one trailing axis of lanes, on arrays given each with its number of problem axes."""
-    dtype = jnp.result_type(*(array for array, _ in arrays))
-    batch = jnp.broadcast_shapes(*(array.shape[axes:] for array, axes in arrays))
-
-    def flat(array: jax.Array, axes: int) -> jax.Array:
-        full = jnp.broadcast_to(array, (*array.shape[:axes], *batch))
-        return full.astype(dtype).reshape(*array.shape[:axes], math.prod(batch))
-
-    results = _mappable(kernel)(*(flat(array, axes) for array, axes in arrays))
-    return tuple(result.reshape(*result.shape[:-1], *batch) for result in results)
-
-
-@functools.cache
-def _mappable(kernel: Any) -> Any:
-    """The kernel with a rule for `jax.vmap`: the mapped axis joins the lanes, and it stays one call."""
-    call = jax.custom_batching.custom_vmap(lambda *arrays: tuple(kernel(*arrays)))
-
-    @call.def_vmap
-    def _(size: int, is_mapped: Any, *arrays: jax.Array) -> tuple[tuple[jax.Array, ...], tuple[bool, ...]]:
-        def joined(array: jax.Array, mapped: bool) -> jax.Array:
-            last = jnp.moveaxis(array, 0, -1) if mapped else jnp.broadcast_to(array[..., None], (*array.shape, size))
-            return last.reshape(*last.shape[:-2], -1)
-
-        results = call(*(joined(array, mapped) for array, mapped in zip(arrays, is_mapped, strict=True)))
-        split = (result.reshape(*result.shape[:-1], -1, size) for result in results)
-        return tuple(jnp.moveaxis(result, -1, 0) for result in split), (True,) * len(results)
-
-    return call
