@@ -38,7 +38,7 @@ class Common:
 
 @dataclass(frozen=True)
 class Demo(Common):
-    """CPD-PO and three rivals on a small CMDP: table, figures and report in about a minute.
+    """Our own learner, CPD-PO and two rivals on two small CMDPs: table, figures and report in about a minute.
 
     example: cpdpo demo
     """

@@ -9,17 +9,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cpdpo_jax.cli import arguments
+from cpdpo_jax.cli import arguments, demo
 from cpdpo_jax.sweeps import config as configuration
 from cpdpo_jax.sweeps.config import Config
 from cpdpo_jax.sweeps.store import Store
-
-DEMO = {
-    "learners": ["cpdpo", "optprimaldual", "optdual", "regularized_primal_dual"],
-    "environments": [
-        {"name": "random", "layers": 4, "states": 3, "actions": 3, "constraints": 1, "key": 7, "rho": 0.5}
-    ],
-}
 
 
 def run(asked: Any) -> int:
@@ -28,11 +21,15 @@ def run(asked: Any) -> int:
 
 
 def _demo(asked: arguments.Demo) -> int:
-    table = DEMO | {"episodes": asked.episodes, "seeds": asked.seeds}
-    config = configuration.build(table)
-    _say("A small random CMDP (4 layers, 3 states, 3 actions, 1 constraint), CPD-PO and three rivals.")
+    from cpdpo_jax.sweeps.load import load_runs, rows
+
+    config = configuration.build(demo.TABLE | {"episodes": asked.episodes, "seeds": asked.seeds})
+    _say("A CMDP on which averages deceive, and a random one: our own learner, CPD-PO and two rivals.")
     code = _execute(config, asked.out, quiet=False, as_json=False)
-    return code or _report(arguments.Report(directories=(asked.out,)))
+    if code:
+        return code
+    print("\n" + demo.story(rows(load_runs([Store(asked.out)]))))
+    return _report(arguments.Report(directories=(asked.out,)))
 
 
 def _run(asked: arguments.Run) -> int:
