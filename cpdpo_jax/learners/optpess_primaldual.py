@@ -84,22 +84,23 @@ def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
     )
 
 
-def greedy(values: jax.Array, mask: jax.Array) -> jax.Array:
-    """The first allowed action within `TIE` of the best one, one-hot: [...,A,B], [...,A,B] bool -> [...,A,B] bool.
+def greedy(values: jax.Array, mask: jax.Array, axis: int) -> jax.Array:
+    """The first allowed action within `TIE` of the best one, one-hot; values and mask (bool) have actions on `axis`.
 
     One action is always chosen, for XLA may compute a value twice and round it otherwise the second time: should none
     be within `TIE` of the largest, it is the one that was the largest when they were compared.
     """
-    n_actions = values.shape[-2]
+    n_actions, front = values.shape[axis], (slice(None),) * axis
     allowed = jnp.where(mask, values, -jnp.inf)
-    largest, chosen = allowed[..., 0, :], jnp.zeros(values[..., 0, :].shape, jnp.int32)
+    largest, chosen = allowed[*front, 0], jnp.zeros(allowed[*front, 0].shape, jnp.int32)
     for a in range(1, n_actions):
-        better = allowed[..., a, :] > largest
-        largest, chosen = jnp.where(better, allowed[..., a, :], largest), jnp.where(better, a, chosen)
+        better = allowed[*front, a] > largest
+        largest, chosen = jnp.where(better, allowed[*front, a], largest), jnp.where(better, a, chosen)
     enough = largest - TIE * jnp.maximum(1, jnp.abs(largest))
     for a in reversed(range(n_actions)):
-        chosen = jnp.where(mask[..., a, :] & (allowed[..., a, :] >= enough), a, chosen)
-    return mask & (jnp.arange(n_actions)[:, None] == chosen[..., None, :])
+        chosen = jnp.where(mask[*front, a] & (allowed[*front, a] >= enough), a, chosen)
+    actions = jnp.arange(n_actions, dtype=jnp.int32).reshape(-1, *(1,) * (values.ndim - axis - 1))
+    return mask & (actions == jnp.expand_dims(chosen, axis))
 
 
 def plan(
@@ -109,7 +110,7 @@ def plan(
     payoffs, visits = bounded_payoffs(problem, hyper, statistics)
 
     def choose(k: Any, q: jax.Array) -> jax.Array:
-        return greedy(optimistic.lagrangian(q, weights), layer(problem.action_mask, k)).astype(q.dtype)
+        return greedy(optimistic.lagrangian(q, weights), layer(problem.action_mask, k), 1).astype(q.dtype)
 
     return truncated_plan(statistics.estimates.transitions, visits, payoffs, choose)
 
@@ -126,7 +127,7 @@ def init(problem: Problem, hyper: Hyperparameters) -> State:
     dtype = problem.threshold.dtype
     return State(
         statistics=nothing_seen(problem),
-        policy=greedy(jnp.zeros(problem.action_mask.shape, dtype), problem.action_mask).astype(dtype),
+        policy=greedy(jnp.zeros(problem.action_mask.shape, dtype), problem.action_mask, 2).astype(dtype),
         multipliers=jnp.zeros_like(problem.threshold),
         cost_values=jnp.zeros_like(problem.threshold),
         episode=jnp.ones(problem.threshold.shape[1:], jnp.int32),

@@ -32,7 +32,8 @@ import numpy as np
 from optax.projections import projection_non_negative
 
 from cpdpo_jax.common.types import Array, Trajectory
-from cpdpo_jax.kernels.loops import unrolled_reduce, unrolled_sum
+from cpdpo_jax.kernels.lookup import at_pairs
+from cpdpo_jax.kernels.loops import unrolled_reduce
 from cpdpo_jax.learners import base, optimistic
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.estimates import visited_pairs
@@ -97,22 +98,15 @@ def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
 def largest_values(problem: Problem) -> jax.Array:
     """H-k at the allowed pairs, 0 at padding: [L,S,A,B]."""
     to_go = jnp.arange(problem.action_mask.shape[0], 0, -1, dtype=problem.threshold.dtype)
-    return jnp.where(problem.action_mask, to_go[:, None, None, None], 0)
-
-
-def look_up(table: jax.Array, trajectory: Trajectory) -> jax.Array:
-    """The entries of the visited pairs, by sums of slices: [...,L,S,A,B] -> [...,L,B]."""
-    n_states, n_actions = table.shape[-3:-1]
-    states = unrolled_sum(n_states, lambda x: jnp.where((trajectory.state == x)[:, None], table[..., x, :, :], 0))
-    return unrolled_sum(n_actions, lambda a: jnp.where(trajectory.action == a, states[..., a, :], 0))
+    return jnp.where(problem.action_mask, to_go.reshape(-1, *(1,) * (problem.action_mask.ndim - 1)), 0)
 
 
 def learn(problem: Problem, hyper: Hyperparameters, state: State, trajectory: Trajectory) -> State:
     """One update of the visited pairs, and one more episode of the frame."""
     n_layers, n_states, n_actions = problem.action_mask.shape[:3]
     visited = visited_pairs(trajectory, n_states, n_actions)
-    old = look_up(state.tables, trajectory)  # [1+M,L,B]
-    n = 1 + look_up(state.visits, trajectory)
+    old = at_pairs(trajectory.state, trajectory.action, state.tables)  # [1+M,L,B]
+    n = 1 + at_pairs(trajectory.state, trajectory.action, state.visits)
     rate = (hyper.learning_offset + 1) / (hyper.learning_offset + n)
     bonus = jnp.sqrt(hyper.transition_confidence * log_term(problem) * n_layers**2 * rate) / 4
     payoff = jnp.concatenate([trajectory.reward[None], 1 - trajectory.cost])
@@ -133,9 +127,8 @@ def next_frame(problem: Problem, hyper: Hyperparameters, state: State) -> State:
     wanted = problem.action_mask.shape[0] - problem.threshold + hyper.tightening
     largest = largest_values(problem)
     raised = state.tables.at[0].add(hyper.frame_bonus)
-    exceeds = unrolled_reduce(
-        len(raised), lambda i: raised[i] >= largest, jnp.logical_or
-    )  # padding too: 0 >= 0, and stays 0
+    # padding too: 0 >= 0, and stays 0
+    exceeds = unrolled_reduce(len(raised), lambda i: raised[i] >= largest, jnp.logical_or)
     return State(
         tables=jnp.where(exceeds, largest, raised),
         visits=jnp.zeros_like(state.visits),
@@ -161,7 +154,7 @@ def init(problem: Problem, hyper: Hyperparameters) -> State:
 def policy(problem: Problem, hyper: Hyperparameters, state: State) -> jax.Array:
     """pi_t, [L,S,A,B]."""
     scores = optimistic.lagrangian(state.tables, -hyper.dual_rate * state.queue)
-    return greedy(scores, problem.action_mask).astype(state.tables.dtype)
+    return greedy(scores, problem.action_mask, 2).astype(state.tables.dtype)
 
 
 def update(

@@ -90,8 +90,8 @@ def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
 def count(estimates: Estimates, root_sum: jax.Array, trajectory: Trajectory) -> tuple[Estimates, jax.Array]:
     """Count one episode, and sum_y sqrt(P_hat(y)) = sum_y sqrt(M(y)) / sqrt(n) anew at the visited pairs."""
     after = optimistic.count(optimistic.Statistics(estimates, root_sum), trajectory).estimates
-    n_layers, n_states, n_actions, lanes = after.visits.shape
-    flat = after.transitions.reshape(n_layers - 1, n_states * n_actions, n_states, lanes)
+    n_layers, n_states, n_actions, *batch = after.visits.shape
+    flat = after.transitions.reshape(n_layers - 1, n_states * n_actions, n_states, *batch)
     pair = trajectory.state[:-1] * n_actions + trajectory.action[:-1]
     rows = jnp.take_along_axis(flat, pair[:, None, None], axis=1)[:, 0]  # [L-1,S,B]
     anew = root_sum_of(rows, root_sum.dtype, axis=1)[:, None, None]

@@ -14,7 +14,8 @@ from cpdpo_jax.common.types import Trajectory
 from cpdpo_jax.learners import base
 
 LANES = 6
-COMPILED = ["cpdpo", "optdual", "optprimaldual", "podb", "regularized_primal_dual", "uniform"]
+COMPILED = ["cpd_oppo", "cpdpo", "ghosh", "optdual", "optpess_primaldual", "optprimaldual", "podb"]
+COMPILED += ["regularized_primal_dual", "triple_q", "uniform", "uopt_rpgpd"]
 SHAPES = [(3, 3, 2), (3, 10, 2)]
 
 
@@ -27,12 +28,13 @@ def test_no_compiled_learner_is_forgotten() -> None:
 def inputs(learner: base.Learner, shape: tuple[int, int, int]) -> tuple[Any, Any, list[Trajectory]]:
     """(problem, hyperparameters, two episodes) of random lanes, the batch axis last."""
     n_layers, n_states, n_actions = shape
+    m = learner.most_constraints or 2
     rng = np.random.default_rng(shape)
     mask = np.ones((*shape, LANES), bool)
     mask[0, 1:] = False
     problem = base.Problem(
         action_mask=mask,
-        threshold=rng.uniform(0.5, 1, (2, LANES)),
+        threshold=rng.uniform(0.5, 1, (m, LANES)),
         n_states=np.full(LANES, 2.0 + (n_layers - 1) * n_states),
         n_actions=np.full(LANES, float(n_actions)),
         episodes=np.full(LANES, 50.0),
@@ -45,7 +47,7 @@ def inputs(learner: base.Learner, shape: tuple[int, int, int]) -> tuple[Any, Any
         state = rng.integers(n_states, size=(n_layers, LANES))
         state[0] = 0
         action = rng.integers(n_actions, size=state.shape)
-        return Trajectory(state, action, rng.random(state.shape), rng.random((2, *state.shape)))
+        return Trajectory(state, action, rng.random(state.shape), rng.random((m, *state.shape)))
 
     def traced(x: Any) -> jax.Array:
         kind = {"f": jnp.float32, "i": jnp.int32, "b": bool}[np.asarray(x).dtype.kind]

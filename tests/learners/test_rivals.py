@@ -211,7 +211,9 @@ def test_the_greedy_choice_by_hand() -> None:
     values = np.array([[1, 1 + 1e-10, 0], [5, 1, 2], [2e9, 2e9 + 1, 3e9], [1, 1, 1]]).astype(np.float64)
     mask = np.array([[1, 1, 1], [0, 1, 1], [1, 1, 0], [0, 0, 0]], bool)
     with jax.enable_x64(True):
-        chosen = optpess_primaldual.greedy(jnp.asarray(values[..., None]), jnp.asarray(mask[..., None]))[..., 0]
+        chosen = optpess_primaldual.greedy(
+            jnp.asarray(values[..., None]), jnp.asarray(mask[..., None]), values.ndim - 1
+        )[..., 0]
     np.testing.assert_array_equal(chosen, np.array([[1, 0, 0], [0, 0, 1], [1, 0, 0], [0, 0, 0]], bool))
 
 

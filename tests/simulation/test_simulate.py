@@ -220,7 +220,7 @@ def test_what_is_not_a_policy_is_refused(cmdp):
         ({"dtype": "float64"}, "jax_enable_x64"),
         ({"cmdp": 3}, "cmdp is a int"),
         ({"cmdp": "medya_streaming"}, "did you mean media_streaming"),
-        ({"learner": "uniform", "monitor": True}, "monitor = True watches CPD-PO"),
+        ({"learner": "uniform", "monitor": True}, "learner 'uniform' has no analysis to watch"),
     ],
 )
 def test_mistakes_are_named(cmdp, keywords, message):
