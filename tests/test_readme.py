@@ -15,6 +15,7 @@ import pytest
 
 import cpdpo_jax as cp
 from cpdpo_jax import cli
+from cpdpo_jax.kernels.cpu.switch import VARIABLE
 from cpdpo_jax.learners import base
 from cpdpo_jax.sweeps import config
 
@@ -30,6 +31,7 @@ BLOCKS = [
 ELSEWHERE = {"jit", "vmap", "scan", "jax.export", "JAX_COMPILATION_CACHE_DIR", 'pip install ".[cuda]"'}
 ELSEWHERE |= {"strong_plus", "lagrangian", "lagrangian_cor", "Deviation: name", "~/.cache/cpdpo_jax"}
 ELSEWHERE |= {"config.toml", "manifest.json", "blocks/*.nc", "checkpoints/", "report.html"}
+ELSEWHERE |= {f"{VARIABLE}=0", "with cp.kernels.cpu_acceleration(False):", "python -m tests.test_house"}
 DEVIATION = r"[a-z]+(?:-[a-z]+)+"
 
 
