@@ -38,7 +38,7 @@ class Common:
 
 @dataclass(frozen=True)
 class Demo(Common):
-    """Our own learner, CPD-PO and two rivals on two small CMDPs: table, figures and report in about a minute.
+    """Our own learner, CPD-PO and two rivals on two small CMDPs: table, figures and report in some minutes.
 
     example: cpdpo demo
     """

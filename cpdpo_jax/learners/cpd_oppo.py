@@ -77,8 +77,10 @@ class Evaluation(NamedTuple):
 
 
 def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
-    """The constants of the proof ("theory"), or those times the multipliers that `experiments/tuning` chose ("tuned").
+    """The constants of the proof ("theory"), or those times the multipliers of a prototype ("tuned").
 
+    These were one guess for all instances, with the widths of `optprimaldual`'s preset, and have not been through the
+    search with equal budgets (`experiments/tuning`) that chose the older learners' presets.
     Deviation: tuned. A cap of 0.5 (L+1)/rho is no longer large enough for every CMDP: where it is below an optimal
     multiplier, violation grows linearly.
     """
