@@ -51,7 +51,7 @@ class CMDP:
     """A loop-free episodic constrained MDP, or a batch of several of one shape (Section 3.1).
 
     Build it with `make_cmdp` or `from_episodic`, which validate; stack several with `stack`.
-    The arrays are float64 NumPy; a pytree whose static part is `noise` and `names`.
+    The arrays are float64 NumPy; a pytree whose static part is `noise`, `names` and `unit_names`.
     """
 
     transition: Array  # [L-1, S, A, S, *B] P(x'|x,a) from layer k to k+1; rows of padded pairs are 0
@@ -63,6 +63,7 @@ class CMDP:
     units: Units
     noise: str = "bernoulli"  # "bernoulli", "deterministic" or "beta"
     names: tuple[str, ...] = ("cmdp",)  # one per instance
+    unit_names: tuple[str, ...] = ()  # of the source: the reward's, then one per constraint; () says none
 
     @property
     def n_layers(self) -> int:
@@ -125,6 +126,6 @@ class CMDP:
 
 jax.tree_util.register_dataclass(
     CMDP,
-    data_fields=[f.name for f in fields(CMDP) if f.name not in ("noise", "names")],
-    meta_fields=["noise", "names"],
+    data_fields=[f.name for f in fields(CMDP) if f.name not in ("noise", "names", "unit_names")],
+    meta_fields=["noise", "names", "unit_names"],
 )

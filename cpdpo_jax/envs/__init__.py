@@ -3,6 +3,7 @@
     cp.envs.names()                                  every name
     cp.envs.make("media_streaming", threshold=4)     a CMDP; a path that ends in .npz is loaded
     cp.envs.help("random")                           its parameters, source and deviations
+    cp.envs.register(function)                       one of your own, under the function's name
 
 Names load on first use: this package imports neither jax nor gymnasium nor matplotlib by itself.
 """
@@ -16,9 +17,12 @@ from cpdpo_jax.envs.registry import defaults as defaults
 from cpdpo_jax.envs.registry import help as help
 from cpdpo_jax.envs.registry import make as make
 from cpdpo_jax.envs.registry import names as names
+from cpdpo_jax.envs.registry import register as register
+from cpdpo_jax.envs.registry import unregister as unregister
 
 if TYPE_CHECKING:
     from cpdpo_jax.envs.adversarial import best_fixed_policy as best_fixed_policy
+    from cpdpo_jax.envs.adversarial import chasing as chasing
     from cpdpo_jax.envs.adversarial import drifting as drifting
     from cpdpo_jax.envs.adversarial import fixed_policy_regret as fixed_policy_regret
     from cpdpo_jax.envs.adversarial import periodic as periodic
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
 
 _WHERE = {
     "best_fixed_policy": "adversarial",
+    "chasing": "adversarial",
     "draw_cmdp": "pictures",
     "draw_grid_policy": "pictures",
     "drifting": "adversarial",
@@ -42,7 +47,7 @@ _WHERE = {
     "switching": "adversarial",
 }
 
-__all__ = ["defaults", "help", "make", "names", *_WHERE]  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = ["defaults", "help", "make", "names", "register", "unregister", *_WHERE]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str):

@@ -1,7 +1,9 @@
-"""Losses that change with the episode, for PO-DB (SPEC 3): switching, drifting, periodic; regret in hindsight.
+"""Losses that change with the episode, for PO-DB (SPEC 3): switching, drifting, periodic, and chasing the learner;
+regret in hindsight.
 
-Every sequence is loss_t = sum_j w_j(t) table_j with few tables, so that nothing of size T is stored, a jitted loop can
-ask for one episode's losses, and the mean over all episodes is exact and cheap.
+Every sequence but the last is loss_t = sum_j w_j(t) table_j with few tables, so that nothing of size T is stored, a
+jitted loop can ask for one episode's losses, and the mean over all episodes is exact and cheap. `chasing` depends on
+the policies played before t, of which it remembers one table. `simulation.adversarial` plays a learner against them.
 """
 
 from __future__ import annotations
@@ -39,6 +41,35 @@ class Losses:
         for first in range(0, self.episodes, _CHUNK):
             total += self.weights(np.arange(first, min(first + _CHUNK, self.episodes))).sum(axis=1)
         return np.tensordot(total / self.episodes, self.tables, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class AdaptiveLosses:
+    """Losses in [0, 1] that depend on the policies played before: an adversary with a memory.
+
+    `losses(t, memory)` is the table `[L, S, A, *B]` of episode t, `start` the memory before the first episode, and
+    `remember(memory, policy)` the memory after a policy `[L, S, A, *B]` was played; all with the lanes *B last.
+    """
+
+    table: np.ndarray  # [L, S, A] what does not depend on the learner; 0 at padding
+    share: float  # how much of a loss does
+    window: float  # episodes over which a policy is forgotten
+    episodes: int  # T
+    name: str
+
+    def start(self, policy: Any) -> Any:
+        """No preference remembered: half of everything, in the shape of a policy `[L, S, A, *B]`."""
+        return 0 * policy + 0.5
+
+    def __call__(self, t: Any, memory: Any) -> Any:
+        """(1 - share) table + share memory, 0 at padding."""
+        lanes = (1,) * (memory.ndim - 3)
+        table, real = self.table.reshape(*self.table.shape, *lanes), (self.table > 0).reshape(*self.table.shape, *lanes)
+        return (1 - self.share) * table.astype(memory.dtype) + self.share * memory * real.astype(memory.dtype)
+
+    def remember(self, memory: Any, policy: Any) -> Any:
+        """memory + (policy - memory) / window: the probability of every action of late."""
+        return memory + (policy - memory) / self.window
 
 
 class BestFixed(NamedTuple):
@@ -89,6 +120,20 @@ def periodic(cmdp: CMDP, *, episodes: int, period: float = 100.0, key: int = 0) 
         return xp.stack([xp.ones_like(angle), xp.sin(angle), xp.cos(angle)])
 
     return Losses(tables=waves, weights=weights, episodes=episodes, name="periodic")
+
+
+def chasing(
+    cmdp: CMDP, *, episodes: int, share: float = 0.5, window: float | None = None, key: int = 0
+) -> AdaptiveLosses:
+    """Losses that grow where the learner has gone of late: (1 - share) table + share (mean of pi(a|x) over a window).
+
+    The table is random; the window, of episodes, is T / 20 unless given. What the learner prefers becomes dear.
+    """
+    episodes = whole("episodes", episodes, 1)
+    share = number("share", share, 0.0, 1.0)
+    window = number("window", max(1.0, episodes / 20) if window is None else window, 1.0, np.inf)
+    table = np.where(cmdp.action_mask, np.maximum(_tables(cmdp, key, 1)[0], 1e-12), 0.0)  # above 0: a real pair
+    return AdaptiveLosses(table=table, share=share, window=window, episodes=episodes, name="chasing")
 
 
 def best_fixed_policy(cmdp: CMDP, losses: Losses) -> BestFixed:

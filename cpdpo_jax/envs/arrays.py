@@ -23,6 +23,8 @@ def from_arrays(
     minimize: bool = False,
     noise: str = "bernoulli",
     name: str | None = None,
+    reward_unit: str | None = None,
+    cost_units: str | Sequence[str] | None = None,
 ) -> CMDP:
     """A finite-horizon CMDP from arrays in the layout of pymdptoolbox; the rest as in `from_episodic`.
 
@@ -37,6 +39,8 @@ def from_arrays(
         minimize: whether the reward is to be minimised.
         noise: as in `make_cmdp`.
         name: as in `make_cmdp`.
+        reward_unit: as in `from_episodic`.
+        cost_units: as in `from_episodic`.
 
     Returns:
         A `CMDP`, as of `from_episodic`.
@@ -57,6 +61,8 @@ def from_arrays(
         minimize=minimize,
         noise=noise,
         name=name,
+        reward_unit=reward_unit,
+        cost_units=cost_units,
     )
 
 

@@ -111,6 +111,11 @@ def stack(cmdps: Sequence[CMDP]) -> CMDP:
                 f"cmdps[{i}].noise ({one.name}) is {one.noise!r}, but cmdps[0].noise is {flat[0].noise!r}; "
                 "stack CMDPs of one noise."
             )
+        if one.unit_names != flat[0].unit_names:
+            raise ValueError(
+                f"cmdps[{i}] ({one.name}) is in {one.unit_names or 'units without names'}, but cmdps[0] in "
+                f"{flat[0].unit_names or 'units without names'}; stack CMDPs of the same units."
+            )
     names = tuple(one.name for one in flat)
     return _map(lambda *leaves: np.stack(leaves, axis=-1), flat, names)
 

@@ -39,8 +39,9 @@ def _one(cmdp: CMDP) -> str:
     values, costs = original_units(cmdp, solution.value, evaluate(cmdp.transition, solution.policy, cmdp.cost))
     free, limits = original_units(cmdp, solution.unconstrained_value, cmdp.threshold)
     sense = "least" if minimised else "largest"
+    unit, *cost_units = [f" {name}" for name in cmdp.unit_names] or [""] * (1 + cmdp.n_constraints)
     lines.append(
-        f"  OPT {float(values):.6g} ({sense} value that meets the constraints; without them {float(free):.6g})"
+        f"  OPT {float(values):.6g}{unit} ({sense} value that meets the constraints; without them {float(free):.6g})"
     )
     lines.append(
         f"  Slater margin rho = {float(solution.slater_margin):.6g}" + (" (learner's units)" if scaled else "")
@@ -48,7 +49,7 @@ def _one(cmdp: CMDP) -> str:
     for i, multiplier in enumerate(solution.multipliers):
         sign = ">=" if cmdp.units.cost_scale[i] < 0 else "<="
         state = f"binds, multiplier {multiplier:.4g}" if multiplier > BINDS else "does not bind"
-        lines.append(f"  constraint {i}: {costs[i]:.6g} {sign} {limits[i]:.6g}, {state}")
+        lines.append(f"  constraint {i}: {costs[i]:.6g} {sign} {limits[i]:.6g}{cost_units[i]}, {state}")
     if scaled:
         lines.append(
             "  OPT and constraints are in the units of the source; rho and multipliers in those of the learner, where "

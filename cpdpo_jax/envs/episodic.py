@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -37,6 +38,8 @@ def from_episodic(
     noise: str = "bernoulli",
     concentration: float = 10.0,
     name: str | None = None,
+    reward_unit: str | None = None,
+    cost_units: str | Sequence[str] | None = None,
 ) -> CMDP:
     """Lay out an episodic CMDP of H steps in layers, one per step, of the states that can be reached there.
 
@@ -59,6 +62,8 @@ def from_episodic(
         noise: as in `make_cmdp`, of the mapped samples in [0, 1].
         concentration: as in `make_cmdp`.
         name: as in `make_cmdp`.
+        reward_unit: what the reward is counted in, such as "dollars": tables and figures of results say so.
+        cost_units: the same of the costs, one for all constraints or one for each.
 
     Returns:
         A `CMDP` whose states are numbered afresh in each layer, in the order of the source.
@@ -75,6 +80,7 @@ def from_episodic(
         raise ValueError(
             f"sense is {sense!r}; give '<=' or '>=', one for all or one for each of {len(cost)} constraints."
         )
+    named = _unit_names(reward_unit, cost_units, len(cost))
 
     states = _reached(source)
     n_layers = horizon + int(np.count_nonzero(source.start) > 1)
@@ -91,7 +97,7 @@ def from_episodic(
     mask = _layered(source.pairs, states, n_layers)
     if n_layers > horizon:
         mask[0, 0, 0] = 1  # the one action of the added x_0
-    return make_cmdp(
+    cmdp = make_cmdp(
         _layered_transition(source, states, n_layers),
         _layered(reward, states, n_layers),
         np.stack(costs),
@@ -102,6 +108,7 @@ def from_episodic(
         name=name,
         units=Units(np.asarray(reward_scale), np.asarray(reward_offset * horizon), np.array(scales), np.array(offsets)),
     )
+    return replace(cmdp, unit_names=named)
 
 
 def layer_states(transition: Any, *, horizon: int, initial: Any = 0, action_mask: Any = None) -> list[np.ndarray]:
@@ -152,6 +159,20 @@ def _source(transition: Any, horizon: int, initial: Any, action_mask: Any) -> _S
     if transition.ndim == 3:
         clean_rows("transition", transition, np.asarray(used.any(axis=0)))
     return _Source(clean_rows("transition", steps[:-1], used), start, pairs)
+
+
+def _unit_names(reward: str | None, costs: str | Sequence[str] | None, n_constraints: int) -> tuple[str, ...]:
+    """The reward's unit, then one of each constraint; what is not named is called reward or cost. () if none is."""
+    if reward is None and costs is None:
+        return ()
+    each = (costs or "cost",) * n_constraints if costs is None or isinstance(costs, str) else tuple(costs)
+    names = (reward or "reward", *each)
+    if len(each) != n_constraints or not all(isinstance(name, str) and name.strip() for name in names):
+        raise ValueError(
+            f"reward_unit is {reward!r} and cost_units are {costs!r}; give words, one for all or one for each of "
+            f"{n_constraints} constraints."
+        )
+    return names
 
 
 def _start(initial: Any, n_states: int) -> np.ndarray:

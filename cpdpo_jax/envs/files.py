@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import io
+import math
 import os
+import struct
+import tokenize
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +18,10 @@ from cpdpo_jax.common.types import CMDP, Units
 from cpdpo_jax.envs.build import make_cmdp, unstack
 
 FORMAT, VERSION = "cpdpo_jax.CMDP", 1
+_UNREADABLE = (
+    ValueError, OSError, EOFError, KeyError, TypeError, SyntaxError, MemoryError, NotImplementedError, RuntimeError,
+    OverflowError, zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError,
+)  # fmt: skip
 _ARRAYS = ("transition", "reward", "cost", "threshold", "action_mask", "concentration")
 
 
@@ -35,6 +43,8 @@ def save_cmdp(path: str | os.PathLike[str], cmdp: CMDP) -> Path:
         "noise": np.array(cmdp.noise),
         "names": np.array(cmdp.names),
     }
+    if cmdp.unit_names:
+        content["unit_names"] = np.array(cmdp.unit_names)
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **content)
     files.write(path, buffer.getbuffer())
@@ -45,7 +55,9 @@ def load_cmdp(path: str | os.PathLike[str]) -> CMDP:
     """Read a CMDP that `save_cmdp` wrote, exactly as it was; its arrays are validated as by `make_cmdp`."""
     path = Path(path)
     content = _read(path)
-    version = int(content["version"])
+    version = int(content["version"]) if content["version"].shape == () and content["version"].dtype.kind in "iu" else 0
+    if version < 1:
+        raise ValueError(f"{path} has no whole number as its format version; save it again with save_cmdp.")
     if version > VERSION:
         raise ValueError(
             f"{path} is of format version {version}, this cpdpo_jax reads up to {VERSION}; update the package."
@@ -53,8 +65,9 @@ def load_cmdp(path: str | os.PathLike[str]) -> CMDP:
     try:
         units = Units(*(content[f"units.{field}"] for field in Units._fields))
         arrays = {field: content[field] for field in _ARRAYS}
-        names = tuple(str(name) for name in content["names"])
-        cmdp = CMDP(**arrays, units=units, noise=str(content["noise"]), names=names)
+        names = tuple(str(name) for name in np.atleast_1d(content["names"]))
+        named = tuple(str(name) for name in np.atleast_1d(content.get("unit_names", ())))
+        cmdp = CMDP(**arrays, units=units, noise=str(content["noise"]), names=names, unit_names=named)
     except KeyError as error:
         raise ValueError(f"{path} lacks {error.args[0]}; it is damaged: save it again with save_cmdp.") from error
     try:
@@ -69,7 +82,7 @@ def load_cmdp(path: str | os.PathLike[str]) -> CMDP:
                 concentration=float(one.concentration),
                 units=one.units,
             )
-    except (ValueError, IndexError) as error:
+    except (ValueError, IndexError, TypeError) as error:
         raise ValueError(f"{path} holds no valid CMDP: {error}") from error
     return cmdp
 
@@ -79,9 +92,9 @@ def _read(path: Path) -> dict[str, np.ndarray]:
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {str(path)!r}; give the path of a CMDP saved with save_cmdp.")
     try:
-        with np.load(path, allow_pickle=False) as file:
-            content = {name: file[name] for name in file.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, AttributeError, TypeError) as error:
+        with zipfile.ZipFile(path) as archive:
+            content = {one.filename.removesuffix(".npy"): _array(archive, one) for one in archive.infolist()}
+    except _UNREADABLE as error:
         raise ValueError(f"{path} is not a readable .npz file without pickles ({error}).") from error
     if str(content.get("format")) != FORMAT or "version" not in content:
         held = ", ".join(sorted(content)) or "nothing"
@@ -89,3 +102,17 @@ def _read(path: Path) -> dict[str, np.ndarray]:
             f"{path} is an .npz file but not a CMDP of cpdpo_jax (it holds {held}); write it with save_cmdp."
         )
     return content
+
+
+def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
+    """One array of the file. What its header says of its size is not believed before its bytes have been counted."""
+    body = io.BytesIO(archive.read(member))
+    major, _ = np.lib.format.read_magic(body)
+    header = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = header(body)
+    values = body.read()
+    if dtype.hasobject:
+        raise ValueError(f"{member.filename} holds Python objects")
+    if math.prod(shape) * dtype.itemsize != len(values):
+        raise ValueError(f"{member.filename} says that it has shape {shape}, and has {len(values)} bytes")
+    return np.frombuffer(values, dtype).reshape(shape, order="F" if fortran else "C").copy()

@@ -1,13 +1,15 @@
-"""Environments by name: `make`, `names`, and help read from each family's own signature and docstring."""
+"""Environments by name: `make`, `names`, `register`, and help read from each family's own signature and docstring."""
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from cpdpo_jax.common import plugins
 from cpdpo_jax.common.words import did_you_mean
 
 if TYPE_CHECKING:
@@ -34,9 +36,46 @@ _FAMILIES = {
 }
 
 
+_OWN: dict[str, Callable[..., CMDP]] = {}  # registered by a user
+
+_Family = TypeVar("_Family", bound=Callable[..., Any])
+
+
+def register(family: _Family, name: str | None = None) -> _Family:
+    """Make a function that builds a CMDP known to `make` and the command line by its name; returns it.
+
+        @cp.envs.register
+        def corridor(length: int = 4) -> cp.CMDP:
+            "A corridor of `length` cells."
+
+    Its parameters are the environment's, each with a default; its docstring is what `help` shows.
+    """
+    name = family.__name__ if name is None else name
+    if name in _FAMILIES or _OWN.get(name, family) is not family:
+        raise ValueError(f"an environment named {name!r} is registered already; choose another name.")
+    _OWN[name] = family
+    return family
+
+
+def unregister(name: str) -> None:
+    """Forget an environment of `register`, so that another can have its name."""
+    _OWN.pop(name, None)
+
+
 def names() -> tuple[str, ...]:
-    """Every name that `make` knows: the literature's in the order of its table, then the random families."""
-    return tuple(_FAMILIES)
+    """Every name that `make` knows: the literature's in the order of its table, the random families, users' own."""
+    return tuple(dict.fromkeys((*_FAMILIES, *_OWN, *_installed())))
+
+
+def source(name: str) -> str | None:
+    """The installed package (and its version) that an environment comes from; None: our own, or registered here."""
+    return None if name in _FAMILIES or name in _OWN or name not in _installed() else _installed()[name].source
+
+
+@functools.cache
+def _installed() -> dict[str, plugins.Plugin]:
+    """Functions that other packages bring along under the entry point `cpdpo_jax.environments`, by its name."""
+    return {plugin.name: plugin for plugin in plugins.installed("cpdpo_jax.environments")}
 
 
 def make(name: str | os.PathLike[str], /, **parameters: Any) -> CMDP:
@@ -74,24 +113,29 @@ def defaults(name: str) -> dict[str, Any]:
 def help(name: str | None = None) -> str:
     """What an environment is: its docstring and its parameters with their defaults; without a name, one line each."""
     if name is None:
-        width = max(map(len, _FAMILIES))
-        return "\n".join(f"{one:{width}}  {_doc(one).splitlines()[0]}" for one in _FAMILIES)
+        width = max(map(len, names()))
+        return "\n".join(f"{one:{width}}  {_doc(one).partition(chr(10))[0]}" for one in names())
     lines = [f"    {key} = {value!r}" for key, value in defaults(name).items()]
     return "\n".join([f"{name}: {_doc(name)}", "", "Parameters and defaults:", *lines])
 
 
 def _family(name: str) -> Callable[..., CMDP]:
     """The function that builds the named environment."""
-    if name not in _FAMILIES:
-        raise ValueError(
-            f"no environment is called {name!r}{_near(name, list(_FAMILIES))}; choose one of {', '.join(_FAMILIES)}, "
-            "or give a path that ends in .npz."
-        )
-    return getattr(importlib.import_module(f"cpdpo_jax.envs.{_FAMILIES[name]}"), name)
+    if name in _FAMILIES:
+        return getattr(importlib.import_module(f"cpdpo_jax.envs.{_FAMILIES[name]}"), name)
+    if name in _OWN:
+        return _OWN[name]
+    if name in _installed():
+        return _installed()[name].content
+    raise ValueError(
+        f"no environment is called {name!r}{_near(name, list(names()))}; choose one of {', '.join(names())}, "
+        "or give a path that ends in .npz."
+    )
 
 
 def _doc(name: str) -> str:
-    return inspect.getdoc(_family(name)) or ""
+    """What an environment says of itself; python -OO drops docstrings."""
+    return inspect.getdoc(_family(name)) or "(python -OO has dropped its description)"
 
 
 def _near(name: str, known: list[str]) -> str:

@@ -19,6 +19,7 @@ from cpdpo_jax.exact.optimum import Solution, solve
 
 MARGIN_ERROR = 1e-6  # what `solve` may find rho to be off by
 LEAST_MULTIPLIER = 1e-3  # a constraint with a smaller one is not said to bind
+LEAST_MARGIN = 1e-9  # below it no learner that needs a Slater policy runs: such a draw is rejected
 _SCALES = np.concatenate([[0.0], np.geomspace(0.02, 500.0, 40), [np.inf]])
 _PATHS = 6  # weights tried before the draw is rejected
 
@@ -101,12 +102,14 @@ def _margin(cmdp: CMDP, alpha: np.ndarray, least: np.ndarray) -> float:
 
 
 def _accepted(cmdp: CMDP, alpha: np.ndarray, binding: bool) -> tuple[CMDP, Solution] | None:
-    """The CMDP with these thresholds and its solution, if they are legal and, when asked, all bind."""
+    """The CMDP with these thresholds and its solution, if they are legal, some policy is below all of them and, when
+    asked, all bind.
+    """
     if not ((alpha >= 0) & (alpha <= cmdp.n_layers)).all():
         return None
     placed = replace(cmdp, threshold=alpha)
     solution = solve(placed, processes=1)
-    if binding and solution.multipliers.min() < LEAST_MULTIPLIER:
+    if solution.slater_margin < LEAST_MARGIN or (binding and solution.multipliers.min() < LEAST_MULTIPLIER):
         return None
     return placed, solution
 

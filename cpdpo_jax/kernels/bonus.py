@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -59,7 +61,22 @@ def dilated_bonus_in_box(policy: jax.Array, bonus: jax.Array, box: Box, dilation
     if compiled is not None:
         factor = jnp.broadcast_to(dilation, batch)
         parts = (box.lower, 4), (box.spread, 4), (box.slack, 3)
-        return over_lanes(compiled, (policy, 3), (bonus, 2), (factor, 0), *parts)[0]
+        return over_lanes(compiled, _pure_recursion, (policy, 3), (bonus, 2), (factor, 0), *parts)[0]
+    return _recursion(policy, bonus, box, dilation, batch, dtype)
+
+
+def _pure_recursion(
+    policy: jax.Array, bonus: jax.Array, dilation: jax.Array, lower: jax.Array, spread: jax.Array, slack: jax.Array
+) -> tuple[jax.Array]:
+    """`dilated_bonus_in_box` in pure JAX, all with one trailing axis; wide layers do not read the excess."""
+    box = Box(lower, spread, slack, jnp.zeros_like(slack))
+    return (_recursion(policy, bonus, box, dilation, policy.shape[3:], policy.dtype),)
+
+
+def _recursion(
+    policy: jax.Array, bonus: jax.Array, box: Box, dilation: jax.Array, batch: tuple[int, ...], dtype: Any
+) -> jax.Array:
+    n_layers, n_states, n_actions = policy.shape[:3]
     dilated = jnp.zeros((n_layers, n_states, n_actions, *batch), dtype)
     ahead = jnp.zeros((n_layers, n_states, *batch), dtype)  # sum_a pi(a|x) B(x,a)
 

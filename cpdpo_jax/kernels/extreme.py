@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES, rolling_reduce, unrolled_reduce, unrolled_sum
+from cpdpo_jax.kernels.shapes import batch_shape
 
 
 class Box(NamedTuple):
@@ -45,6 +46,8 @@ def extreme_expectation(lower: jax.Array, upper: jax.Array, f: jax.Array, maximi
     Axis 0 is the next state, all other axes broadcast: [S,...], [S,...], [S,...] -> [...].
     Needs sum(lower) <= 1 <= sum(upper).
     """
+    next_states = f.shape[:1]
+    batch_shape(f.ndim - 1, lower=(lower, next_states), upper=(upper, next_states), f=(f, next_states))
     box = make_box(lower, upper, axis=0)
     return extreme(lambda j: box.lower[j], lambda j: box.spread[j], box.slack, box.excess, f, maximize)
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES
+from cpdpo_jax.kernels.shapes import batch_shape
 
 
 def at_index(index: jax.Array, table: jax.Array) -> jax.Array:
@@ -15,6 +16,8 @@ def at_index(index: jax.Array, table: jax.Array) -> jax.Array:
 
     Narrow tables by selects, which vectorise over lanes; wide ones by a gather, which does not but is one operation.
     """
+    leading = max(1, table.ndim - index.ndim)
+    batch_shape(index.ndim, index=(index, ()), table=(table, (None,) * leading))
     if table.shape[0] <= MAX_UNROLLED_STATES:
         return _select(index, lambda i: table[i], table.shape[0])
     if index.ndim == 1 and table.shape[-1] == 1:  # one table for all lanes
@@ -26,7 +29,14 @@ def at_index(index: jax.Array, table: jax.Array) -> jax.Array:
 def at_pairs(state: jax.Array, action: jax.Array, table: jax.Array) -> jax.Array:
     """The entries of `table` [...,L,S,A,*B] at the visited pairs: state and action [L,*B] -> [...,L,*B]."""
     rank = state.ndim - 1
-    first = table.ndim - rank - 2  # the axis S
+    first = max(1, table.ndim - rank - 2)  # the axis S
+    layers = state.shape[:1]
+    batch_shape(
+        rank,
+        state=(state, layers),
+        action=(action, layers),
+        table=(table, (*(None,) * (first - 1), *layers, None, None)),
+    )
     n_states, n_actions = table.shape[first : first + 2]
     batch = table.shape[first + 2 :]
     if n_states > MAX_UNROLLED_STATES:

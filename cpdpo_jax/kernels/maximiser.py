@@ -25,7 +25,7 @@ def maximising_transition(lower: jax.Array, upper: jax.Array, f: jax.Array) -> j
     n_next = f.shape[0]
     box = (*lower.shape[:2], n_next)
     batch_shape(f.ndim - 1, lower=(lower, box), upper=(upper, box), f=(f, (n_next,)))
-    index = jnp.arange(n_next).reshape(-1, *(1,) * (f.ndim - 1))
+    index = jnp.arange(n_next, dtype=jnp.int32).reshape(-1, *(1,) * (f.ndim - 1))
     before = [
         (f[i : i + 1] > f) | ((f[i : i + 1] == f) & (i < index)) for i in range(n_next)
     ]  # i before j: [S',*B] each

@@ -81,9 +81,18 @@ def occupancy_bounds_in_box(policy: jax.Array, box: Box) -> tuple[jax.Array, jax
     compiled = compiled_kernel("occupancy_bounds", n_states, jnp.result_type(policy, box.lower))
     if compiled is not None:
         parts = (box.lower, 4), (box.spread, 4), (box.slack, 3), (box.excess, 3)
-        low, up = over_lanes(compiled, (policy, 3), *parts)
+        low, up = over_lanes(compiled, _pure_bounds, (policy, 3), *parts)
         return low, up
-    reach = _reach_narrow if n_states <= MAX_UNROLLED_STATES else _reach_wide
+    return _bounds(policy, box, batch)
+
+
+def _pure_bounds(policy: jax.Array, *parts: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """`occupancy_bounds_in_box` in pure JAX, for the parts of a `Box` with one trailing axis each."""
+    return _bounds(policy, Box(*parts), policy.shape[3:])
+
+
+def _bounds(policy: jax.Array, box: Box, batch: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
+    reach = _reach_narrow if policy.shape[1] <= MAX_UNROLLED_STATES else _reach_wide
     up = jnp.clip(reach(policy, box, batch, maximize=True), 0, 1)
     return jnp.clip(reach(policy, box, batch, maximize=False), 0, up), up
 

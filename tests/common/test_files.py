@@ -1,5 +1,6 @@
 """Files that are whole or not there, whoever writes them at once."""
 
+import errno
 import os
 import threading
 
@@ -62,6 +63,40 @@ def test_threads_that_write_one_file_do_not_mix(tmp_path):
         one.join()
     assert errors == []
     assert os.listdir(tmp_path) == ["a"]
+
+
+def test_of_those_who_create_a_file_at_once_one_does(tmp_path, monkeypatch):
+    path, mine = tmp_path / "a", []
+    threads = [threading.Thread(target=lambda i=i: files.create(path, str(i)) and mine.append(i)) for i in range(8)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert path.read_text() == str(mine[0])
+    assert len(mine) == 1
+
+    def no_links(*_):
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(os, "link", no_links)
+    assert not files.create(path, "again")
+    assert files.create(tmp_path / "b", "first")
+    assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+
+
+def test_the_name_while_writing_has_host_process_and_thread(tmp_path, monkeypatch):
+    """Two machines with a process of one number write one file."""
+    names = []
+    monkeypatch.setattr(os, "replace", lambda source, target: names.append(source.name))
+    for host in ("node1.example.org", "node2"):
+        monkeypatch.setattr(files.socket, "gethostname", lambda host=host: host)
+        files.write(tmp_path / "a.nc", "x")
+    rest = f"{os.getpid()}.{threading.get_ident()}{files.SUFFIX}"
+    assert names == [f".a.nc.node1-example-org.{rest}", f".a.nc.node2.{rest}"]
+    files.clear(tmp_path, {"b.nc"})
+    assert sorted(os.listdir(tmp_path)) == names
+    files.clear(tmp_path, {"a.nc"})
+    assert os.listdir(tmp_path) == []
 
 
 def test_clear_removes_what_a_killed_process_left_and_nothing_else(tmp_path):

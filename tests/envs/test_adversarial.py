@@ -11,7 +11,7 @@ import cpdpo_jax as cp
 from cpdpo_jax.envs import best_fixed_policy, drifting, fixed_policy_regret, periodic, switching
 from cpdpo_jax.exact.lp import evaluate
 
-pytestmark = pytest.mark.strict_numerics
+pytestmark = pytest.mark.strict_ranks
 MAKERS = {"switching": switching, "drifting": drifting, "periodic": periodic}
 
 

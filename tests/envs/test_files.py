@@ -1,7 +1,9 @@
 """One .npz without pickle: exact, atomic, usable as a name, clear about wrong files."""
 
+import io
 import os
 import pickle
+import zipfile
 
 import numpy as np
 import pytest
@@ -91,3 +93,43 @@ def test_bad_paths_are_named(tmp_path):
         cp.save_cmdp(tmp_path / "my.txt", cp.envs.make("factored"))
     with pytest.raises(ValueError, match="there is no directory"):
         cp.save_cmdp(tmp_path / "nowhere" / "my.npz", cp.envs.make("factored"))
+
+
+def test_every_damaged_file_is_refused_or_the_same(tmp_path):
+    """A changed byte is seen by a zip's own checks, unless it changes no value; a cut file is always refused."""
+    path, rng = cp.save_cmdp(tmp_path / "my.npz", cp.envs.make("factored")), np.random.default_rng(0)
+    whole, before = path.read_bytes(), cp.load_cmdp(path)
+    for at in rng.integers(0, len(whole), 150):
+        path.write_bytes(whole[:at])
+        with pytest.raises(ValueError, match=r"my\.npz"):
+            cp.load_cmdp(path)
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << rng.integers(8)]) + whole[at + 1 :])
+        try:
+            equal(cp.load_cmdp(path), before)
+        except ValueError as error:
+            assert "my.npz" in str(error)  # noqa: PT017
+
+
+@pytest.mark.parametrize("shape", ["(10**7, 10**7)", "(1, 1)", "(-1,)"])
+def test_forged_sizes_are_not_believed(tmp_path, shape):
+    body = io.BytesIO()
+    np.save(body, np.arange(1000.0))
+    forged = body.getvalue().replace(b"(1000,)", shape.encode()[:7].ljust(7)) if len(shape) <= 7 else None
+    if forged is None:
+        header = str({"descr": "<f8", "fortran_order": False, "shape": eval(shape)}).encode().ljust(117) + b"\n"
+        forged = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(80)
+    with zipfile.ZipFile(tmp_path / "my.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("reward.npy", forged)
+    with pytest.raises(ValueError, match=r"my\.npz is not a readable .*reward\.npy says"):
+        cp.load_cmdp(tmp_path / "my.npz")
+
+
+def test_broken_compression_is_named(tmp_path):
+    path = cp.save_cmdp(tmp_path / "my.npz", cp.envs.make("factored"))
+    with zipfile.ZipFile(path) as archive:
+        start = max(one.header_offset for one in archive.infolist()) + 60
+    content = bytearray(path.read_bytes())
+    content[start : start + 20] = bytes(20)
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"my\.npz"):
+        cp.load_cmdp(path)

@@ -76,3 +76,11 @@ def test_garnet_has_its_branching_and_steps_that_do_not_differ():
     assert ((steps > 0).sum(axis=3) == 2).all()
     np.testing.assert_array_equal(steps, np.broadcast_to(steps[:1], steps.shape))
     np.testing.assert_allclose(cp.solve(cmdp).slater_margin, 0.2, atol=1e-6)
+
+
+def test_every_instance_of_a_large_batch_has_a_margin():
+    """One in a few draws of so small a family has a policy that is best in reward and in cost: it is drawn again."""
+    rejected: list[int] = []
+    batch = cp.envs.make("random", layers=1, states=1, actions=2, instances=40, binding=False, rejected=rejected)
+    assert sum(rejected) > 0
+    assert (cp.solve(batch, processes=1).slater_margin > 1e-9).all()

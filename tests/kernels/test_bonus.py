@@ -11,7 +11,6 @@ from tests.kernels.support import (
     Problems,
     assert_batches_agree,
     assert_close,
-    assert_compiled_equals_eager,
     both_precisions,
     examples,
     random_members,
@@ -99,7 +98,6 @@ def test_exploration_forms_agree() -> None:
     rng = np.random.default_rng(9)
     problems = random_problems(rng, 3, 3, 2, 6)
     arguments = problems.policy, *random_bounds(rng, problems)
-    assert_compiled_equals_eager(exploration_bonus, *arguments, 0.03)
     assert_batches_agree(exploration_bonus, *arguments, rng.uniform(0.01, 0.1, 6))
 
 
@@ -211,5 +209,4 @@ def test_dilated_forms_agree(shape: tuple[int, int, int]) -> None:
     rng = np.random.default_rng(10)
     problems = random_problems(rng, *shape, 6)
     arguments = problems.policy, random_bonus(rng, problems), problems.lower, problems.upper
-    assert_compiled_equals_eager(dilated_bonus, *arguments, 4.0 / 3.0)
     assert_batches_agree(dilated_bonus, *arguments, rng.uniform(1.0, 2.0, 6))

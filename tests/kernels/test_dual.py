@@ -10,7 +10,6 @@ from tests.kernels.support import (
     ROUNDING,
     assert_batches_agree,
     assert_close,
-    assert_compiled_equals_eager,
     both_precisions,
     examples,
     run,
@@ -47,7 +46,6 @@ def test_dual_equals_loops_and_maximises_the_lagrangian(n_constraints: int, dtyp
 def test_dual_forms_agree() -> None:
     rng = np.random.default_rng(12)
     values, threshold = rng.random((2, 3, 6))
-    assert_compiled_equals_eager(dual_max, values, threshold, 8.0)
     assert_batches_agree(dual_max, values, threshold, rng.random(6))
 
 
@@ -110,5 +108,4 @@ def test_loss_invariants(dtype: str, seed: int) -> None:
 
 def test_loss_forms_agree() -> None:
     *arrays, cap = random_loss(np.random.default_rng(13), 3, 2, 6)
-    assert_compiled_equals_eager(lagrangian_loss, *arrays, 8.0, n_layers=3)
     assert_batches_agree(lagrangian_loss, *arrays, cap, n_layers=3)

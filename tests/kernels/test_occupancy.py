@@ -1,17 +1,18 @@
-"""occupancy_bounds: the least and the largest probability of reaching a state over a box of transition functions."""
+"""The probability of reaching a state: under one transition function, and its least and largest over a box of them."""
 
 from __future__ import annotations
+
+import itertools
 
 import numpy as np
 import pytest
 
-from cpdpo_jax.kernels import occupancy_bounds
+from cpdpo_jax.kernels import occupancy, occupancy_bounds
 from tests.kernels.support import (
     KINDS,
     TOLERANCE,
     assert_batches_agree,
     assert_close,
-    assert_compiled_equals_eager,
     both_precisions,
     examples,
     random_members,
@@ -182,5 +183,51 @@ def test_first_layer_is_certain(dtype: str) -> None:
 def test_forms_agree(shape: tuple[int, int, int]) -> None:
     problems = random_problems(np.random.default_rng(7), *shape, 6)
     arguments = problems.policy, problems.lower, problems.upper
-    assert_compiled_equals_eager(occupancy_bounds, *arguments)
     assert_batches_agree(occupancy_bounds, *arguments)
+
+
+@both_precisions
+def test_one_transition_function_by_hand(dtype: str) -> None:
+    """x_0 plays its actions with 1/4 and 3/4; they lead to state 0 with 1/2 and 1; state 1 then stays where it is."""
+    policy = np.ones((3, 2, 2)) * [0.25, 0.75]
+    transition = np.zeros((2, 2, 2, 2))
+    transition[0, 0] = [[0.5, 0.5], [1.0, 0.0]]
+    transition[1, 0], transition[1, 1] = [0.2, 0.8], [0.0, 1.0]
+    # layer 1: 1/4 * 1/2 + 3/4 = 7/8 and 1/8; layer 2: 7/8 * 0.2 = 0.175 and the rest
+    expected = np.array([[1.0, 0.0], [0.875, 0.125], [0.175, 0.825]])
+    assert_close(run(occupancy, dtype, transition, policy), expected, TOLERANCE[dtype])
+
+
+def sum_over_paths(transition: np.ndarray, policy: np.ndarray) -> np.ndarray:
+    """[L, S] by its meaning: the probabilities of all ways that lead to a state, no recursion."""
+    n_layers, n_states, n_actions = policy.shape
+    reached = np.zeros((n_layers, n_states))
+    for h, end in np.ndindex(n_layers, n_states):
+        for states in itertools.product(range(n_states), repeat=h):
+            for actions in itertools.product(range(n_actions), repeat=h):
+                way = (*states, end)
+                steps = [policy[k, way[k], a] * transition[k, way[k], a, way[k + 1]] for k, a in enumerate(actions)]
+                reached[h, end] += (way[0] == 0) * np.prod(steps)
+    return reached
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 2), (2, 3, 2), (3, 3, 2), (4, 2, 2), (3, 10, 1)])
+@examples(2)
+def test_one_transition_function_equals_plain_loops_and_the_sum_over_paths(
+    shape: tuple[int, int, int], seed: int
+) -> None:
+    """5 shapes x 2 x 6 = 60 cases, each in both precisions; they lie between the bounds over any set around them."""
+    problems = random_problems(np.random.default_rng(seed), *shape, 6)
+    each = [(problems.transition[..., b], problems.policy[..., b]) for b in range(6)]
+    for oracle in (reference.occupancy, sum_over_paths):
+        expected = np.stack([oracle(*one) for one in each], axis=-1)
+        for dtype in ("float32", "float64"):
+            assert_close(run(occupancy, dtype, problems.transition, problems.policy), expected, TOLERANCE[dtype])
+    low, up = run(occupancy_bounds, "float64", problems.policy, problems.lower, problems.upper)
+    assert (low <= expected + 1e-10).all()
+    assert (expected <= up + 1e-10).all()
+
+
+def test_one_transition_function_forms_agree() -> None:
+    problems = random_problems(np.random.default_rng(8), 3, 3, 2, 6)
+    assert_batches_agree(occupancy, problems.transition, problems.policy)

@@ -10,7 +10,6 @@ from tests.kernels.support import (
     ROUNDING,
     assert_batches_agree,
     assert_close,
-    assert_compiled_equals_eager,
     both_precisions,
     examples,
     run,
@@ -75,7 +74,6 @@ def test_hoeffding_equals_loops(shape: tuple[int, int, int], dtype: str, seed: i
 def test_hoeffding_forms_agree() -> None:
     rng = np.random.default_rng(14)
     visits, _, _ = random_counts(rng, 3, 3, 2, 6)
-    assert_compiled_equals_eager(hoeffding_width, visits, 2.5)
     assert_batches_agree(hoeffding_width, visits, rng.random(6))
 
 
@@ -113,7 +111,6 @@ def test_bernstein_forms_agree() -> None:
     rng = np.random.default_rng(15)
     visits, _, _ = random_counts(rng, 3, 3, 2, 6)
     p_hat = rng.random((2, 3, 2, 3, 6))
-    assert_compiled_equals_eager(bernstein_width, p_hat, visits, 2.5)
     assert_batches_agree(bernstein_width, p_hat, visits, rng.random(6))
 
 
@@ -185,5 +182,4 @@ def test_set_invariants(dtype: str, seed: int) -> None:
 def test_set_forms_agree() -> None:
     rng = np.random.default_rng(16)
     visits, transitions, mask = random_counts(rng, 3, 3, 2, 6)
-    assert_compiled_equals_eager(confidence_set, visits, transitions, mask, 2.5)
     assert_batches_agree(confidence_set, visits, transitions, mask, rng.random(6), first=(3,))

@@ -37,8 +37,11 @@ def _prepared(name: str, dtype: Any) -> Any:
         return None
 
 
-def over_lanes(kernel: Any, *arrays: tuple[jax.Array, int]) -> tuple[jax.Array, ...]:
-    """Call a kernel, written for one trailing axis of lanes, on arrays given each with its number of problem axes."""
+def over_lanes(kernel: Any, pure: Any, *arrays: tuple[jax.Array, int]) -> tuple[jax.Array, ...]:
+    """Call a kernel, written for one trailing axis of lanes, on arrays given each with its number of problem axes.
+
+    `pure` is the same in pure JAX: machine code has no derivative, so it is what is differentiated.
+    """
     dtype = jnp.result_type(*(array for array, _ in arrays))
     batch = jnp.broadcast_shapes(*(array.shape[axes:] for array, axes in arrays))
 
@@ -46,8 +49,20 @@ def over_lanes(kernel: Any, *arrays: tuple[jax.Array, int]) -> tuple[jax.Array, 
         full = jnp.broadcast_to(array, (*array.shape[:axes], *batch))
         return full.astype(dtype).reshape(*array.shape[:axes], math.prod(batch))
 
-    results = _mappable(kernel)(*(flat(array, axes) for array, axes in arrays))
+    results = _differentiable(kernel, pure)(*(flat(array, axes) for array, axes in arrays))
     return tuple(result.reshape(*result.shape[:-1], *batch) for result in results)
+
+
+@functools.cache
+def _differentiable(kernel: Any, pure: Any) -> Any:
+    """The kernel with a rule for `jax.jvp` and all that is made of it, `jax.grad` first."""
+    call = jax.custom_jvp(_mappable(kernel))
+
+    @call.defjvp
+    def _(primals: Any, tangents: Any) -> Any:
+        return jax.jvp(pure, primals, tangents)
+
+    return call
 
 
 @functools.cache

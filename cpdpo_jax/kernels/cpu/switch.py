@@ -12,6 +12,8 @@ from typing import Any
 
 import jax
 
+from cpdpo_jax.kernels.target import for_accelerator
+
 VARIABLE = "CPDPO_CPU_ACCELERATION"
 
 _ENABLED = jax.make_user_context(os.environ.get(VARIABLE, "1").strip().lower() not in ("0", "false", "off", "no"))
@@ -26,7 +28,7 @@ def cpu_acceleration(enabled: bool) -> Any:
 
 def cpu_acceleration_enabled() -> bool:
     """Whether a program traced here is for a CPU and may be made for it alone."""
-    return bool(_ENABLED.value) and jax.default_backend() == "cpu"
+    return bool(_ENABLED.value) and not for_accelerator()
 
 
 def warn_once(subject: str, message: str) -> None:
