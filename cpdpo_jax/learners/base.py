@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -10,14 +12,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cpdpo_jax.common import plugins
 from cpdpo_jax.common.types import CMDP, Array
 from cpdpo_jax.common.words import did_you_mean
 
 PRESETS = ("tuned", "theory")
+SAFE_POLICY = "a safe policy and its costs"  # what a learner may declare as its `extra_knowledge`
+
+
+class SafePolicy(NamedTuple):
+    """Extra knowledge, for learners that declare it: a strictly safe policy pi_b and what it costs in truth."""
+
+    policy: Array  # [L,S,A,B] pi_b, a distribution at every real state
+    cost: Array  # [M,B] C_b = V^{pi_b}(g_i), below the thresholds
 
 
 class Problem(NamedTuple):
-    """All that a learner knows beforehand (Section 3.3): sizes, masks, thresholds, T, delta, rho. Never the model."""
+    """All that a learner knows beforehand (Section 3.3): sizes, masks, thresholds, T, delta, rho. Never the model.
+
+    `safe` is more than that, and only there for a learner that declares it (`Learner.extra_knowledge`).
+    """
 
     action_mask: Array  # [L,S,A,B] bool
     threshold: Array  # [M,B]
@@ -26,6 +40,7 @@ class Problem(NamedTuple):
     episodes: Array  # [B] T
     delta: Array  # [B] confidence
     slater_margin: Array  # [B] rho as the learner believes it
+    safe: SafePolicy | None = None
 
 
 class Info(NamedTuple):
@@ -33,7 +48,7 @@ class Info(NamedTuple):
 
     multipliers: Array  # [M,B] lambda_t
     epochs: Array  # [B] int32, confidence sets used so far, or LPs solved
-    infeasible: Array = None  # [B] int32, for learners that solve LPs: how many so far no policy satisfied
+    infeasible: Array = None  # [B] int32: LPs so far that no policy satisfied; episodes so far that pi_b was played in
 
 
 class Watched(NamedTuple):
@@ -82,11 +97,14 @@ class Learner:
     update(problem, hyper, state, policy, trajectory) -> (state, Info)
 
     One with `compiled` False runs on the host: the last three are handed float64 NumPy arrays of one lane, without B.
+    One with `randomness` True gets a key of each lane's own as one more, last argument of `init` and of `update`,
+    [2,B] uint32, another one in every episode: `kernels.uniforms(key, 0, shape)` draws [*shape,B] numbers from it.
+    `check` tries all of this out.
     """
 
     name: str
     hyperparameters: Callable[[Problem, str], Any]
-    init: Callable[[Problem, Any], Any]
+    init: Callable[..., Any]
     policy: Callable[[Problem, Any, Any], Array]
     update: Callable[..., tuple[Any, Info]]
     needs_slater: bool = False  # refuses an instance without a strictly feasible policy
@@ -94,6 +112,8 @@ class Learner:
     analysis: Analysis | None = None  # what its proof relies on, for a run that is watched
     compiled: bool = True  # False: calls a solver, is not compiled, and runs on the host
     most_constraints: int | None = None  # `hyperparameters` refuses an instance with more
+    extra_knowledge: str | None = None  # beyond the paper's: `SAFE_POLICY`; shown wherever its results are
+    randomness: bool = False  # draws for itself: `init` and `update` get a key
 
 
 class NoHyperparameters(NamedTuple):
@@ -148,13 +168,23 @@ def register(learner: Learner) -> Learner:
     """Make a learner known by its name to `simulate` and the command line; returns it."""
     if learner.name in _REGISTRY and _REGISTRY[learner.name] is not learner:
         raise ValueError(f"a learner named {learner.name!r} is registered already; choose another name.")
+    if learner.extra_knowledge not in (None, SAFE_POLICY):
+        raise ValueError(
+            f"learner {learner.name!r} declares extra_knowledge = {learner.extra_knowledge!r}, which nobody can hand "
+            f"to it; declare {SAFE_POLICY!r}, or None."
+        )
     _REGISTRY[learner.name] = learner
     return learner
 
 
+def unregister(name: str) -> None:
+    """Forget a learner, so that another can have its name."""
+    _REGISTRY.pop(name, None)
+
+
 def names() -> list[str]:
-    """The names of all registered learners."""
-    return sorted(_REGISTRY)
+    """The names of all registered learners, those of installed packages too."""
+    return sorted({*_REGISTRY, *_installed()})
 
 
 def get(learner: str | Learner) -> Learner:
@@ -163,5 +193,27 @@ def get(learner: str | Learner) -> Learner:
         return learner
     if learner in _REGISTRY:
         return _REGISTRY[learner]
-    hint = did_you_mean(str(learner), _REGISTRY, cutoff=0.4, show=repr) or f"the known ones are {', '.join(names())}."
+    if learner in _installed():
+        return _installed()[learner].content
+    hint = did_you_mean(str(learner), names(), cutoff=0.4, show=repr) or f"the known ones are {', '.join(names())}."
     raise ValueError(f"there is no learner named {learner!r}; {hint}")
+
+
+def source(name: str) -> str | None:
+    """The installed package (and its version) that a learner comes from; None: our own, or registered here."""
+    return None if name in _REGISTRY or name not in _installed() else _installed()[name].source
+
+
+@functools.cache
+def _installed() -> dict[str, plugins.Plugin]:
+    """Learners that other packages bring along under the entry point `cpdpo_jax.learners`, by their names."""
+    found = {}
+    for plugin in plugins.installed("cpdpo_jax.learners"):
+        if isinstance(plugin.content, Learner):
+            found[plugin.content.name] = plugin
+        else:
+            what = type(plugin.content).__name__
+            warnings.warn(
+                f"{plugin.name!r} of {plugin.source} is left out: it is no Learner but a {what}", stacklevel=2
+            )
+    return found

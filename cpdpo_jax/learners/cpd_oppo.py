@@ -24,6 +24,7 @@ Counts include episode t, as in CPD-PO.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -77,11 +78,10 @@ class Evaluation(NamedTuple):
 
 
 def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
-    """The constants of the proof ("theory"), or those times the multipliers of a prototype ("tuned").
+    """The constants of the proof ("theory"), or those with the multipliers that `experiments/tuning` chose ("tuned").
 
-    These were one guess for all instances, with the widths of `optprimaldual`'s preset, and have not been through the
-    search with equal budgets (`experiments/tuning`) that chose the older learners' presets.
-    Deviation: tuned. A cap of 0.5 (L+1)/rho is no longer large enough for every CMDP: where it is below an optimal
+    "tuned" has the range-adaptive rate, 0.8 of its theoretical size, 0.6 of the cap, and smaller widths.
+    Deviation: tuned. A cap of 0.6 (L+1)/rho is no longer large enough for every CMDP: where it is below an optimal
     multiplier, violation grows linearly.
     """
     n_layers, n_constraints = problem.action_mask.shape[0], problem.threshold.shape[0]
@@ -99,10 +99,11 @@ def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
     if preset == "theory":
         return theory
     return theory._replace(
-        policy_rate=100 * theory.policy_rate,
-        dual_cap=0.5 * theory.dual_cap,
-        transition_confidence=3e-6 * one,
-        payoff_confidence=4e-4 * one,
+        policy_rate=0.8 * theory.policy_rate,
+        adaptive_rate=one,
+        dual_cap=0.6 * theory.dual_cap,
+        transition_confidence=1e-4 * one,
+        payoff_confidence=5e-5 * one,
     )
 
 
@@ -169,6 +170,18 @@ def update(
     problem: Problem, hyper: Hyperparameters, state: State, policy: jax.Array, trajectory: Trajectory
 ) -> tuple[State, Info]:
     """Steps 4 and 1 to 3, after `policy` [L,S,A,B] was played: count, evaluate, dual max, exponential weights."""
+    return update_with(dual_max, problem, hyper, state, policy, trajectory)
+
+
+def update_with(
+    dual: Callable[[jax.Array, Array, Array], jax.Array],
+    problem: Problem,
+    hyper: Hyperparameters,
+    state: State,
+    policy: jax.Array,
+    trajectory: Trajectory,
+) -> tuple[State, Info]:
+    """`update` with step 2 to choose: `dual` maps values and thresholds [M,B] and the cap [B] to multipliers [M,B]."""
     # Step 4: count episode t (before the rest: the proof holds with these counts too, as CPD-PO's does)
     estimates = observe(state.estimates, trajectory)
 
@@ -176,7 +189,7 @@ def update(
     seen = evaluate(problem, hyper, estimates, policy)
 
     # Step 2: the dual max, a binary choice per constraint
-    multipliers = dual_max(seen.values[1:], problem.threshold, state.cap)
+    multipliers = dual(seen.values[1:], problem.threshold, state.cap)
 
     # Step 3: exponential weights on the Lagrangian's action values
     q = optimistic.lagrangian(seen.action_values, multipliers)

@@ -2,6 +2,10 @@
 
 Strong regret and strong violation of order sqrt(T) with high probability (Theorems 1 and 2); per episode one PO-DB
 step, O(L^2 S^4 A), and one value function per constraint. Needs the Slater margin rho > 0 and T beforehand.
+
+As printed, the estimators of line 6 include episode t, so that the loss ell_t depends on the trajectory by whose
+importance weights it is multiplied; PO-DB's analysis asks for a loss that is fixed given the past. `past_counts = 1`
+repairs it: multipliers and loss of episode t are made of the counts from before t (measured in `docs/cpd_oppo.md`).
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ class Hyperparameters(NamedTuple):
     dual_cap: Array  # the larger of the two multipliers, (L+1)/rho
     loss_scale: Array  # the loss is divided by it before PO-DB, 2(L+1)m/rho
     clip: Array  # 1 clips r_hat + phi and g_hat - xi into [0, 1], 0 does not
+    past_counts: Array  # 1: lines 6 to 8 count only the episodes before t, so that ell_t is fixed given the past
 
 
 class State(NamedTuple):
@@ -58,6 +63,7 @@ def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
         dual_cap=cap,
         loss_scale=2 * n_constraints * cap,
         clip=0 * one,
+        past_counts=0 * one,
     )
     if preset == "theory":
         return theory
@@ -78,6 +84,11 @@ def cost_width(problem: Problem, hyper: Hyperparameters, visits: jax.Array) -> j
     """xi of Lemma 2 for visits n >= 1, of their shape."""
     n_constraints = problem.threshold.shape[0]
     return hoeffding_width(visits, hyper.cost_confidence * (podb.log_pairs(problem) + float(np.log(n_constraints))))
+
+
+def estimates_of(hyper: Hyperparameters, before: Estimates, after: Estimates) -> Estimates:
+    """What multipliers and loss of an episode are made of: with the episode as printed, or without it."""
+    return jax.tree.map(lambda old, new: jnp.where(hyper.past_counts > 0, old, new), before, after)
 
 
 def init(problem: Problem, hyper: Hyperparameters) -> State:
@@ -105,10 +116,13 @@ def update_with(
 
     # Line 6: build the estimators, episode t included
     estimates = observe(state.estimates, trajectory)
-    visits = jnp.maximum(estimates.visits, 1).astype(policy.dtype)
+    known = estimates_of(hyper, state.estimates, estimates)
+    visits = jnp.maximum(known.visits, 1).astype(policy.dtype)
     per_visit = 1 / visits
-    transition = estimates.transitions * per_visit[:-1, :, :, None]  # P_hat: a pair never visited has a row of zeros
-    cost_lower = estimates.payoff_sum[1:] * per_visit - cost_width(problem, hyper, visits)  # g_hat - xi
+    transition = (
+        known.transitions.astype(policy.dtype) * per_visit[:-1, :, :, None]
+    )  # P_hat: a pair never visited has a row of zeros
+    cost_lower = known.payoff_sum[1:] * per_visit - cost_width(problem, hyper, visits)  # g_hat - xi
     cost_lower = jnp.where(hyper.clip > 0, jnp.clip(cost_lower, 0, 1), cost_lower)
 
     # Line 7: the dual max, a binary choice per constraint
@@ -117,7 +131,7 @@ def update_with(
 
     # Line 8: the Lagrangian loss of the visited pairs
     n = at_pairs(trajectory.state, trajectory.action, visits)
-    reward_mean = at_pairs(trajectory.state, trajectory.action, estimates.payoff_sum[0]) / n
+    reward_mean = at_pairs(trajectory.state, trajectory.action, known.payoff_sum[0]) / n
     reward_upper = reward_mean + reward_width(problem, hyper, n)  # r_hat + phi
     reward_upper = jnp.where(hyper.clip > 0, jnp.clip(reward_upper, 0, 1), reward_upper)
     visited_cost = at_pairs(trajectory.state, trajectory.action, cost_lower)
@@ -136,6 +150,6 @@ LEARNER = base.register(
         policy=podb.policy,
         update=update,
         needs_slater=True,
-        analysis=cpdpo_analysis.made_of(lambda *given: (reward_width(*given), cost_width(*given))),
+        analysis=cpdpo_analysis.made_of(lambda *given: (reward_width(*given), cost_width(*given)), estimates_of),
     )
 )

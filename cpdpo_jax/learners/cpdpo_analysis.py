@@ -29,22 +29,26 @@ TOLERANCE = 1e-5  # float32 rounding of the two sides of an inequality of order 
 ROUNDING = 1e-6  # float32 rounding of a probability: P = 1 is 1 - 6e-8 as a sum
 
 Widths = Callable[[Problem, Any, jax.Array], tuple[jax.Array, jax.Array]]  # (problem, hyper, visits) -> phi, xi
+EstimatesOf = Callable[
+    [Any, Any, Any], Any
+]  # (hyper, before, after) -> the estimates that the episode's loss is made of
 
 
-def made_of(widths: Widths) -> Analysis:
-    """The analysis of a learner that keeps CPD-PO's state; `widths` are the ones it uses, not a copy."""
+def made_of(widths: Widths, estimates_of: EstimatesOf) -> Analysis:
+    """The analysis of a learner that keeps CPD-PO's state; widths and estimates are those it uses, not a copy."""
     sums = ("reward width", "cost width")
-    return Analysis(EVENTS, sums, partial(observe, widths), concentration_bounds, order_terms)
+    return Analysis(EVENTS, sums, partial(observe, widths, estimates_of), concentration_bounds, order_terms)
 
 
-def observe(widths: Widths, seen: Watched) -> tuple[jax.Array, jax.Array]:
+def observe(widths: Widths, estimates_of: EstimatesOf, seen: Watched) -> tuple[jax.Array, jax.Array]:
     """The slack of every event, [6,B], and V(phi_t), V(xi_t), [2,B]."""
-    problem, policy, after = seen.problem, seen.policy, seen.after
+    problem, policy = seen.problem, seen.policy
+    estimates = estimates_of(seen.hyper, seen.before.estimates, seen.after.estimates)
     n_layers, n_constraints = policy.shape[0], problem.threshold.shape[0]
     allowed = problem.action_mask
-    visits = jnp.maximum(after.estimates.visits, 1).astype(policy.dtype)
+    visits = jnp.maximum(estimates.visits, 1).astype(policy.dtype)
     phi, xi = widths(problem, seen.hyper, visits)
-    error = jnp.abs(after.estimates.payoff_sum / visits - seen.payoff)
+    error = jnp.abs(estimates.payoff_sum / visits - seen.payoff)
     reward = least(jnp.where(allowed, phi - error[0], jnp.inf))
     cost = least(jnp.where(allowed, xi - error[1:], jnp.inf))
 
@@ -56,7 +60,7 @@ def observe(widths: Widths, seen: Watched) -> tuple[jax.Array, jax.Array]:
     low, up = occupancy_bounds_in_box(policy, box)
     reach = least(jnp.minimum(true_q - low, up - true_q)) + TOLERANCE
 
-    estimate = after.estimates.transitions / visits[:-1, :, :, None]
+    estimate = estimates.transitions.astype(policy.dtype) / visits[:-1, :, :, None]
     apart = jnp.abs(occupancy(estimate, policy) - true_q).sum(axis=(0, 1))  # sums over a: pi is common
     values = policy_value(seen.transition, policy, jnp.stack([phi, xi]))[:, 0, 0]
     multipliers, value = seen.info.multipliers, seen.optimum - seen.gaps[0]

@@ -37,8 +37,8 @@ def empty(problem: Problem) -> Estimates:
 def visited_pairs(trajectory: Trajectory, n_states: int, n_actions: int) -> jax.Array:
     """1{(x,a) visited}: [L,S,A,*B] bool."""
     batch = (1,) * (trajectory.state.ndim - 1)
-    at_state = trajectory.state[:, None] == jnp.arange(n_states).reshape(1, -1, *batch)
-    at_action = trajectory.action[:, None] == jnp.arange(n_actions).reshape(1, -1, *batch)
+    at_state = trajectory.state[:, None] == jnp.arange(n_states, dtype=jnp.int32).reshape(1, -1, *batch)
+    at_action = trajectory.action[:, None] == jnp.arange(n_actions, dtype=jnp.int32).reshape(1, -1, *batch)
     return at_state[:, :, None] & at_action[:, None]
 
 
@@ -46,15 +46,15 @@ def observe(estimates: Estimates, trajectory: Trajectory) -> Estimates:
     """Count one episode."""
     n_states, n_actions = estimates.visits.shape[1:3]
     visited = visited_pairs(trajectory, n_states, n_actions)
-    states = jnp.arange(n_states).reshape(1, -1, *(1,) * (trajectory.state.ndim - 1))
+    states = jnp.arange(n_states, dtype=jnp.int32).reshape(1, -1, *(1,) * (trajectory.state.ndim - 1))
     arrived = trajectory.state[1:, None] == states  # [L-1,S,*B]
     moved = visited[:-1, :, :, None] & arrived[:, None, None]
     payoff = jnp.concatenate([trajectory.reward[None], trajectory.cost])[:, :, None, None]  # [1+M,L,1,1,*B]
     sampled = jnp.where(visited, payoff, 0)
     total, carry = compensated_add(estimates.payoff_sum, estimates.payoff_carry, sampled)
     return Estimates(
-        visits=estimates.visits + visited,
-        transitions=estimates.transitions + moved,
+        visits=estimates.visits + visited.astype(jnp.int32),
+        transitions=estimates.transitions + moved.astype(jnp.int32),
         payoff_sum=total,
         payoff_carry=carry,
     )

@@ -23,7 +23,6 @@ For "tuned" see `hyperparameters`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -31,10 +30,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from cpdpo_jax.common.types import Array, Trajectory
-from cpdpo_jax.kernels.loops import layer, scan_layers_backwards, unrolled_sum, with_layer
+from cpdpo_jax.kernels.loops import layer, unrolled_sum
 from cpdpo_jax.learners import base, optimistic
 from cpdpo_jax.learners.base import Info, Learner, Problem
-from cpdpo_jax.learners.optimistic import Statistics, count, nothing_seen
+from cpdpo_jax.learners.optimistic import Statistics, bounded_payoffs, count, nothing_seen, truncated_plan
 
 BISECTIONS = 24  # Y to the precision of float32
 
@@ -80,53 +79,6 @@ def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
     return theory._replace(
         policy_rate=30 * theory.policy_rate, transition_confidence=1e-6 * one, payoff_confidence=1e-2 * one
     )
-
-
-def bounded_payoffs(problem: Problem, hyper: Any, statistics: Statistics) -> tuple[jax.Array, jax.Array]:
-    """r_hat + b and g_hat_i - b with max(1,n); of a pair never seen what is truncated to L-k and 0.
-
-    -> (payoffs [1+M,L,S,A,B], visits [L,S,A,B])
-    """
-    payoffs, visits, _ = optimistic.optimistic_payoffs(problem, hyper, statistics)
-    return bound_if_unseen(payoffs, statistics.estimates.visits), visits
-
-
-def bound_if_unseen(payoffs: jax.Array, visits: jax.Array) -> jax.Array:
-    """Payoffs [1+M,L,S,A,B], where visits [L,S,A,B] is 0: so large a reward that it is truncated, and no cost."""
-    largest = jnp.full_like(payoffs[:1], jnp.inf)
-    return jnp.where(visits > 0, payoffs, jnp.concatenate([largest, jnp.zeros_like(payoffs[1:])]))
-
-
-def truncated_plan(
-    counts: jax.Array, visits: jax.Array, payoffs: jax.Array, choose: Callable[[Any, jax.Array], jax.Array]
-) -> tuple[jax.Array, jax.Array]:
-    """Q_h = clip(v + P_hat V_{h+1}, 0, H-h) per payoff, the policy chosen by all Q_h, V_h = sum_a pi Q_h; backwards.
-
-    counts [L-1,S,A,S,B], visits (n >= 1) [L,S,A,B], payoffs [K,L,S,A,B], choose(h, Q_h [K,S,A,B]) -> pi [S,A,B]
-    -> (policy [L,S,A,B], V(x_0) [K,B]).
-    """
-    n_payoffs, n_layers, n_states, n_actions = payoffs.shape[:4]
-    per_visit, ceiling = 1 / visits, optimistic.steps_to_go(payoffs)[0]
-    policy = jnp.zeros(payoffs.shape[1:], payoffs.dtype)
-    values = jnp.zeros((n_layers, n_payoffs, n_states, *payoffs.shape[4:]), payoffs.dtype)
-
-    def chosen(k: Any, q: jax.Array, both: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        policy, values = both
-        of_pairs = jnp.clip(q, 0, layer(ceiling, k))
-        policy = with_layer(policy, k, choose(k, of_pairs))
-        pi = layer(policy, k)
-        return policy, with_layer(values, k, unrolled_sum(n_actions, lambda a: pi[:, a] * of_pairs[:, :, a]))
-
-    def step(k: Any, both: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        arrivals, ahead = layer(counts, k), layer(both[1], k + 1)
-        total = unrolled_sum(
-            n_states, lambda y: arrivals[None, :, :, y].astype(payoffs.dtype) * ahead[:, y, None, None]
-        )
-        return chosen(k, layer(payoffs, k, axis=1) + layer(per_visit, k) * total, both)
-
-    last = chosen(n_layers - 1, payoffs[:, -1], (policy, values))
-    policy, values = scan_layers_backwards(n_layers - 1, n_states, step, last)
-    return policy, values[0, :, 0]
 
 
 def choose_policy(problem: Problem, hyper: Hyperparameters, statistics: Statistics) -> tuple[jax.Array, jax.Array]:

@@ -70,7 +70,7 @@ def confidence_set(estimates: Estimates, next_state_mask: jax.Array, log: jax.Ar
     visits = estimates.visits[:-1]
     seen, real = (visits > 0)[:, :, :, None], next_state_mask[:, None, None]
     n = jnp.maximum(visits, 1).astype(log.dtype)
-    transition = estimates.transitions / n[:, :, :, None]
+    transition = estimates.transitions.astype(n.dtype) / n[:, :, :, None]
     width = optimistic.transition_width(transition, n, log)
     lower = jnp.where(seen & real, jnp.maximum(transition - width, 0), 0)
     upper = jnp.where(real, jnp.where(seen, jnp.minimum(transition + width, 1), 1), 0)
@@ -92,7 +92,7 @@ def plan(
 
     def greedy(k: Any, of_pairs: jax.Array, both: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         policy, values = both
-        policy = with_layer(policy, k, _greedy(of_pairs[0], layer(mask, k)).astype(payoff.dtype))
+        policy = with_layer(policy, k, optimistic.greedy(of_pairs[0], layer(mask, k), 1, tie=0).astype(payoff.dtype))
         pi = layer(policy, k)
         return policy, with_layer(values, k, unrolled_sum(n_actions, lambda a: pi[:, a] * of_pairs[:, :, a]))
 
@@ -105,20 +105,6 @@ def plan(
     last = greedy(n_layers - 1, jnp.concatenate([payoff[-1:], cost[:, -1]]), (policy, values))
     policy, values = scan_layers_backwards(n_layers - 1, n_states, step, last)
     return policy, values[0, 0, 0], values[0, 1:, 0]
-
-
-def _greedy(values: jax.Array, mask: jax.Array) -> jax.Array:
-    """The first best allowed action of every state, one-hot: [S,A,B], [S,A,B] -> [S,A,B] bool.
-
-    Whatever is compared, one action is chosen: no "equals the largest", because XLA may compute a value twice and
-    round it otherwise the second time, and then none does.
-    """
-    largest, chosen = jnp.where(mask[:, 0], values[:, 0], -jnp.inf), jnp.zeros_like(mask[:, 0], jnp.int32)
-    for a in range(1, values.shape[1]):
-        better = mask[:, a] & (values[:, a] > largest)
-        largest, chosen = jnp.where(better, values[:, a], largest), jnp.where(better, a, chosen)
-    actions = jnp.arange(values.shape[1]).reshape(-1, *(1,) * (values.ndim - 2))
-    return mask & (actions == chosen[:, None])
 
 
 def init(problem: Problem, hyper: Hyperparameters) -> State:

@@ -1,4 +1,4 @@
-"""What the optimistic baselines share: their confidence widths and the truncated evaluation of a policy.
+"""What the optimistic baselines share: confidence widths, truncated evaluation and planning, the greedy choice.
 
 Efroni, Mannor, Pirotta (2020), with H = L and n the visits BEFORE the episode:
     Lg = ln(6 |X| |A| H T / delta)
@@ -14,6 +14,7 @@ written before they are read, and XLA does not copy them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -24,6 +25,8 @@ from cpdpo_jax.common.types import Trajectory
 from cpdpo_jax.kernels import batch_shape, layer, scan_layers_backwards, unrolled_sum, with_layer
 from cpdpo_jax.learners.base import Info, Problem
 from cpdpo_jax.learners.estimates import Estimates, empty, observe, visited_pairs
+
+TIE = 1e-9  # values this close, relatively if above 1, are tied; in float32 less than its rounding
 
 
 class Statistics(NamedTuple):
@@ -64,8 +67,8 @@ def count(statistics: Statistics, trajectory: Trajectory) -> Statistics:
     before = statistics.estimates
     n_layers, n_states, n_actions, *batch = before.visits.shape
     state, action = trajectory.state[:-1], trajectory.action[:-1]
-    lane = (jnp.arange(size).reshape(-1, *(1,) * (len(batch) - 1 - i)) for i, size in enumerate(batch))
-    layers = jnp.arange(n_layers - 1).reshape(-1, *(1,) * len(batch))
+    lane = (jnp.arange(size, dtype=jnp.int32).reshape(-1, *(1,) * (len(batch) - 1 - i)) for i, size in enumerate(batch))
+    layers = jnp.arange(n_layers - 1, dtype=jnp.int32).reshape(-1, *(1,) * len(batch))
     where = layers, state, action, trajectory.state[1:], *lane
     transitions = before.transitions.at[where].add(1, mode="promise_in_bounds", unique_indices=True)
     estimates = observe(before, trajectory)._replace(transitions=transitions)
@@ -88,10 +91,10 @@ def _deviation(counts: jax.Array, dtype: Any, axis: int) -> jax.Array:
 
     def term(y: int) -> jax.Array:
         m = counts[*leading, y]
-        return jnp.sqrt(m.astype(dtype) * (n - m))
+        return jnp.sqrt(m.astype(dtype) * (n - m).astype(dtype))
 
     total = unrolled_sum(counts.shape[axis], term)
-    return total / jnp.maximum(n, 1)
+    return total / jnp.maximum(n, 1).astype(dtype)
 
 
 def payoff_width(visits: jax.Array, log: jax.Array) -> jax.Array:
@@ -112,7 +115,7 @@ def transition_bonus(deviation: jax.Array, visits: jax.Array, action_mask: jax.A
     """
     next_states = action_mask.any(axis=2)[1:].sum(axis=1)[:, None, None]  # how many are real
     per_visit = log / visits[:-1]
-    total = 2 * jnp.sqrt(per_visit) * deviation + 14 / 3 * per_visit * next_states
+    total = 2 * jnp.sqrt(per_visit) * deviation + 14 / 3 * per_visit * next_states.astype(visits.dtype)
     return jnp.concatenate([visits.shape[0] * total, jnp.zeros_like(visits[-1:])])
 
 
@@ -156,6 +159,58 @@ def truncated_evaluation(
     return action_values, values[0, :, 0]
 
 
+def truncated_plan(
+    counts: jax.Array, visits: jax.Array, payoffs: jax.Array, choose: Callable[[Any, jax.Array], jax.Array]
+) -> tuple[jax.Array, jax.Array]:
+    """Q_h = clip(v + P_hat V_{h+1}, 0, H-h) per payoff, the policy chosen by all Q_h, V_h = sum_a pi Q_h; backwards.
+
+    counts [L-1,S,A,S,B], visits (n >= 1) [L,S,A,B], payoffs [K,L,S,A,B], choose(h, Q_h [K,S,A,B]) -> pi [S,A,B]
+    -> (policy [L,S,A,B], V(x_0) [K,B]).
+    """
+    n_payoffs, n_layers, n_states, n_actions = payoffs.shape[:4]
+    per_visit, ceiling = 1 / visits, steps_to_go(payoffs)[0]
+    policy = jnp.zeros(payoffs.shape[1:], payoffs.dtype)
+    values = jnp.zeros((n_layers, n_payoffs, n_states, *payoffs.shape[4:]), payoffs.dtype)
+
+    def chosen(k: Any, q: jax.Array, both: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        policy, values = both
+        of_pairs = jnp.clip(q, 0, layer(ceiling, k))
+        policy = with_layer(policy, k, choose(k, of_pairs))
+        pi = layer(policy, k)
+        return policy, with_layer(values, k, unrolled_sum(n_actions, lambda a: pi[:, a] * of_pairs[:, :, a]))
+
+    def step(k: Any, both: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        arrivals, ahead = layer(counts, k), layer(both[1], k + 1)
+        total = unrolled_sum(
+            n_states, lambda y: arrivals[None, :, :, y].astype(payoffs.dtype) * ahead[:, y, None, None]
+        )
+        return chosen(k, layer(payoffs, k, axis=1) + layer(per_visit, k) * total, both)
+
+    last = chosen(n_layers - 1, payoffs[:, -1], (policy, values))
+    policy, values = scan_layers_backwards(n_layers - 1, n_states, step, last)
+    return policy, values[0, :, 0]
+
+
+def greedy(values: jax.Array, mask: jax.Array, axis: int, tie: float = TIE) -> jax.Array:
+    """The first allowed action within `tie` of the best one, one-hot; values and mask (bool) have actions on `axis`.
+
+    One action is always chosen, for XLA may compute a value twice and round it otherwise the second time: should none
+    be within `tie` of the largest, it is the one that was the largest when they were compared. With tie = 0 that one is
+    chosen at once, the first of the largest.
+    """
+    n_actions, front = values.shape[axis], (slice(None),) * axis
+    allowed = jnp.where(mask, values, -jnp.inf)
+    largest, chosen = allowed[*front, 0], jnp.zeros(allowed[*front, 0].shape, jnp.int32)
+    for a in range(1, n_actions):
+        better = allowed[*front, a] > largest
+        largest, chosen = jnp.where(better, allowed[*front, a], largest), jnp.where(better, a, chosen)
+    enough = largest - tie * jnp.maximum(1, jnp.abs(largest))
+    for a in reversed(range(n_actions)) if tie else ():
+        chosen = jnp.where(mask[*front, a] & (allowed[*front, a] >= enough), a, chosen)
+    actions = jnp.arange(n_actions, dtype=jnp.int32).reshape(-1, *(1,) * (values.ndim - axis - 1))
+    return mask & (actions == jnp.expand_dims(chosen, axis))
+
+
 def optimistic_payoffs(problem: Problem, hyper: Any, statistics: Statistics) -> tuple[jax.Array, jax.Array, jax.Array]:
     """r_hat + b and g_hat_i - b, with max(1,n) and the transitions' part of b.
 
@@ -170,6 +225,21 @@ def optimistic_payoffs(problem: Problem, hyper: Any, statistics: Statistics) -> 
     bonus = payoff_width(visits, hyper.payoff_confidence * log) + of_transitions
     mean = payoff_sum / visits
     return jnp.concatenate([mean[:1] + bonus, mean[1:] - bonus]), visits, of_transitions
+
+
+def bounded_payoffs(problem: Problem, hyper: Any, statistics: Statistics) -> tuple[jax.Array, jax.Array]:
+    """r_hat + b and g_hat_i - b with max(1,n); of a pair never seen what is truncated to L-k and 0.
+
+    -> (payoffs [1+M,L,S,A,B], visits [L,S,A,B])
+    """
+    payoffs, visits, _ = optimistic_payoffs(problem, hyper, statistics)
+    return bound_if_unseen(payoffs, statistics.estimates.visits), visits
+
+
+def bound_if_unseen(payoffs: jax.Array, visits: jax.Array) -> jax.Array:
+    """Payoffs [1+M,L,S,A,B], where visits [L,S,A,B] is 0: so large a reward that it is truncated, and no cost."""
+    largest = jnp.full_like(payoffs[:1], jnp.inf)
+    return jnp.where(visits > 0, payoffs, jnp.concatenate([largest, jnp.zeros_like(payoffs[1:])]))
 
 
 def steps_to_go(payoffs: jax.Array) -> jax.Array:

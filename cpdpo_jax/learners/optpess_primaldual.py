@@ -34,10 +34,7 @@ from cpdpo_jax.common.types import Array, Trajectory
 from cpdpo_jax.kernels.loops import layer
 from cpdpo_jax.learners import base, optimistic
 from cpdpo_jax.learners.base import Info, Learner, Problem
-from cpdpo_jax.learners.ghosh import bounded_payoffs, truncated_plan
-from cpdpo_jax.learners.optimistic import Statistics, count, nothing_seen
-
-TIE = 1e-9  # values this close, relatively if above 1, are tied; in float32 less than its rounding
+from cpdpo_jax.learners.optimistic import Statistics, bounded_payoffs, count, greedy, nothing_seen, truncated_plan
 
 
 class Hyperparameters(NamedTuple):
@@ -60,11 +57,10 @@ class State(NamedTuple):
 
 
 def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
-    """The paper's constants ("theory"), or those times the multipliers of "tuned".
+    """The paper's constants ("theory"), or those times the multipliers that `experiments/tuning` chose ("tuned").
 
-    These are a first choice, from a small search by hand on two random CMDPs (5 layers of 5 states, 3 actions,
-    T = 10^4), not from the search with equal budgets that chose the other learners'. The paper's tightening exceeds H
-    for any T that one can run, and the multipliers then only grow: "tuned" has a number of its own in its place.
+    The paper's tightening exceeds H for any T that one can run, and the multipliers then only grow: "tuned" has its own
+    number in its place.
     """
     n_layers = problem.action_mask.shape[0]
     one = np.ones_like(problem.episodes)
@@ -77,30 +73,11 @@ def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
     if preset == "theory":
         return theory
     return theory._replace(
-        dual_rate=3 * theory.dual_rate,
-        tightening=0.5 * one,
-        transition_confidence=1e-6 * one,
-        payoff_confidence=1e-2 * one,
+        dual_rate=0.8 * theory.dual_rate,
+        tightening=0.12 * one,
+        transition_confidence=1e-8 * one,
+        payoff_confidence=2.4e-4 * one,
     )
-
-
-def greedy(values: jax.Array, mask: jax.Array, axis: int) -> jax.Array:
-    """The first allowed action within `TIE` of the best one, one-hot; values and mask (bool) have actions on `axis`.
-
-    One action is always chosen, for XLA may compute a value twice and round it otherwise the second time: should none
-    be within `TIE` of the largest, it is the one that was the largest when they were compared.
-    """
-    n_actions, front = values.shape[axis], (slice(None),) * axis
-    allowed = jnp.where(mask, values, -jnp.inf)
-    largest, chosen = allowed[*front, 0], jnp.zeros(allowed[*front, 0].shape, jnp.int32)
-    for a in range(1, n_actions):
-        better = allowed[*front, a] > largest
-        largest, chosen = jnp.where(better, allowed[*front, a], largest), jnp.where(better, a, chosen)
-    enough = largest - TIE * jnp.maximum(1, jnp.abs(largest))
-    for a in reversed(range(n_actions)):
-        chosen = jnp.where(mask[*front, a] & (allowed[*front, a] >= enough), a, chosen)
-    actions = jnp.arange(n_actions, dtype=jnp.int32).reshape(-1, *(1,) * (values.ndim - axis - 1))
-    return mask & (actions == jnp.expand_dims(chosen, axis))
 
 
 def plan(

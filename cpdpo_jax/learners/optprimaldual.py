@@ -14,7 +14,9 @@ pi_1 is uniform, lambda_1 = 0; Q and V are those of pi_t with the counts from be
 
 Deviations: rewards are maximised and costs bounded from above; cap, which the paper calls rho, is 2H / rho with the
 Slater margin rho; the width of rewards and costs is recalled, not checked; no transition bonus for the known step to
-x_L. For "tuned" see `hyperparameters`.
+x_L; a pair never seen has the bounds themselves, Q^r = H-h and Q^{g_i} = 0 (the theory's widths say so anyway; with
+multipliers below 1 its row of zeros with a small bonus would be worthless instead of optimistic). For "tuned" see
+`hyperparameters`.
 """
 
 from __future__ import annotations
@@ -68,11 +70,11 @@ def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
     if preset == "theory":
         return theory
     return theory._replace(
-        policy_rate=100 * theory.policy_rate,
-        dual_rate=10 * theory.dual_rate,
-        dual_cap=0.25 * theory.dual_cap,
-        transition_confidence=3e-6 * one,
-        payoff_confidence=4e-4 * one,
+        policy_rate=110 * theory.policy_rate,
+        dual_rate=12 * theory.dual_rate,
+        dual_cap=0.26 * theory.dual_cap,
+        transition_confidence=6e-8 * one,
+        payoff_confidence=1.5e-4 * one,
     )
 
 
@@ -98,7 +100,7 @@ def update(
     multipliers = projection_box(state.multipliers + descent, 0, hyper.dual_cap)
 
     statistics = count(state.statistics, trajectory)
-    payoffs, visits, _ = optimistic.optimistic_payoffs(problem, hyper, statistics)
+    payoffs, visits = optimistic.bounded_payoffs(problem, hyper, statistics)
     action_values, values = optimistic.truncated_evaluation(
         statistics.estimates.transitions,
         visits,

@@ -118,16 +118,27 @@ class Program:
             parts += [-within.spare[self.inner][self.spare_of], shares, pairs, caps, -within.cap[self.triples]]
         return np.concatenate(parts)[self.order]
 
-    def solve(self, reward: np.ndarray, cost: np.ndarray, within: Set, threshold: np.ndarray, basis: Basis) -> Plan:
+    def solve(
+        self,
+        reward: np.ndarray,
+        cost: np.ndarray,
+        within: Set,
+        threshold: np.ndarray,
+        basis: Basis,
+        elsewhere: np.ndarray | None = None,
+    ) -> Plan:
         """The best policy; reward [L,S,A], cost [M,L,S,A], threshold [M].
 
-        Where there is none, or the solver comes to no end, the one of the least sum of excesses.
+        Where there is none, or the solver comes to no end, the one of the least sum of excesses; or `elsewhere` [L,S,A]
+        (without value and multipliers), if given: what to play also in states that the plan does not reach.
         """
         matrix = self.entries(cost, within)
         objective = np.zeros(self.shape[1])
         objective[: len(self.pairs[0])] = -reward[self.pairs]
         solver = self._run(matrix, objective, threshold, 0.0, basis)
         infeasible = solver.getModelStatus() != highspy.HighsModelStatus.kOptimal
+        if infeasible and elsewhere is not None:
+            return Plan(elsewhere, np.zeros(self.n_constraints), basis, infeasible=True, value=np.nan)
         if infeasible:  # pay for the excesses alone
             objective[:] = 0.0
             objective[self.shape[1] - self.n_constraints :] = 1.0
@@ -139,7 +150,7 @@ class Program:
         solution, (_, basic) = solver.getSolution(), solver.getBasicVariables()  # pyright: ignore
         duals = np.array(solution.row_dual[self.n_flow : self.n_flow + self.n_constraints])
         return Plan(
-            policy=self._policy(np.array(solution.col_value)),
+            policy=self._policy(np.array(solution.col_value), elsewhere),
             multipliers=np.maximum(-duals, 0.0),
             basis=Basis(_at(basic[basic >= 0], basis.columns), _at(-1 - basic[basic < 0], basis.rows)),
             infeasible=infeasible,
@@ -174,13 +185,14 @@ class Program:
                 break
         return solver
 
-    def _policy(self, columns: np.ndarray) -> np.ndarray:
-        """pi(a|x) = q(x,a) / sum_a q(x,a), [L,S,A]; uniform where the plan does not come."""
+    def _policy(self, columns: np.ndarray, elsewhere: np.ndarray | None) -> np.ndarray:
+        """pi(a|x) = q(x,a) / sum_a q(x,a), [L,S,A]; uniform, or `elsewhere`, where the plan does not come."""
         q = np.zeros(self.mask.shape)
         q[self.pairs] = np.maximum(columns[: len(self.pairs[0])], 0.0)
         total = q.sum(axis=2, keepdims=True)
-        uniform = self.mask / np.maximum(self.mask.sum(axis=2, keepdims=True), 1)
-        return np.where(total > _REACHED, q / np.maximum(total, _REACHED), uniform)
+        uniform: np.ndarray = self.mask / np.maximum(self.mask.sum(axis=2, keepdims=True), 1)
+        other = uniform if elsewhere is None else elsewhere
+        return np.where(total > _REACHED, q / np.maximum(total, _REACHED), other)
 
 
 @lru_cache(maxsize=256)

@@ -20,6 +20,7 @@ from cpdpo_jax.kernels import (
     confidence_set,
     dilated_bonus_in_box,
     exploration_bonus,
+    for_accelerator,
     make_box,
     occupancy_bounds_in_box,
 )
@@ -141,9 +142,11 @@ def _next_epoch(problem: Problem, hyper: Any, primal: Primal, estimates: Estimat
         return primal._replace(
             box=jax.tree.map(lambda new, old: jnp.where(fresh, new, old), box, primal.box),
             visits_at_epoch=jnp.where(fresh, estimates.visits, primal.visits_at_epoch),
-            epochs=primal.epochs + fresh,
+            epochs=primal.epochs + fresh.astype(jnp.int32),
         )
 
+    if for_accelerator():  # its host would wait for the question, and copy the set for the answer
+        return renew(primal)
     return jax.lax.cond(fresh.any(), renew, lambda primal: primal, primal)
 
 

@@ -16,7 +16,8 @@ pi_1 is uniform, lambda_1 = 0; everything is evaluated with the counts from befo
 Deviations: recalled, not checked against the paper: the constants 1 before eta and tau, the ceiling of Q^psi and the
 factor ln|A| of its bonus, the width of rewards and costs. Taken as it stands, the ceiling is below psi where
 pi_t(a|x) < |A|^-(H-h): such actions are not pulled back as entropy would; `entropy_ceiling` raises it. eta is two
-hyperparameters, `policy_rate` and `dual_rate`. cap = 2H/rho; no transition bonus for the known step to x_L.
+hyperparameters, `policy_rate` and `dual_rate`. cap = 2H/rho; no transition bonus for the known step to x_L. A pair
+never seen has the bounds: Q^r = H-h, Q^{g_i} = 0 and Q^psi at its ceiling, whatever the multipliers of the widths.
 """
 
 from __future__ import annotations
@@ -65,9 +66,9 @@ def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
         policy_rate=60 * theory.policy_rate,
         dual_rate=13 * theory.dual_rate,
         regularisation=0.07 * theory.regularisation,
-        dual_cap=0.5 * theory.dual_cap,
-        transition_confidence=2e-5 * one,
-        payoff_confidence=2e-4 * one,
+        dual_cap=0.54 * theory.dual_cap,
+        transition_confidence=5e-7 * one,
+        payoff_confidence=4.5e-5 * one,
     )
 
 
@@ -93,6 +94,8 @@ def update(
     to_go = optimistic.steps_to_go(payoffs)
     log_actions = jnp.log(problem.n_actions)
     psi = surprise(log_weights, problem.action_mask) + log_actions * of_transitions
+    payoffs = optimistic.bound_if_unseen(payoffs, statistics.estimates.visits)
+    psi = jnp.where(statistics.estimates.visits > 0, psi, jnp.inf)
     entropy_ceiling = hyper.entropy_ceiling * log_actions * to_go[:1]
     action_values, values = optimistic.truncated_evaluation(
         statistics.estimates.transitions,

@@ -35,7 +35,14 @@ def parse(hparams: Hparams) -> list[Setting]:
     """All settings that `hparams` describes, in order."""
     if isinstance(hparams, (str, dict)):
         hparams = [hparams]
+    if not isinstance(hparams, (list, tuple)) or not all(isinstance(spec, (str, dict)) for spec in hparams):
+        raise ValueError(
+            f"hparams = {hparams!r} is not a setting; give 'tuned', 'theory', values such as "
+            "{'learning_rate': 0.01}, or a list of those."
+        )
     settings = [setting for spec in hparams for setting in _expand(spec)]
+    if not settings:
+        raise ValueError(f"hparams = {hparams!r} names no setting; give at least one, such as 'tuned'.")
     labels = [setting.label for setting in settings]
     for label in labels:
         if labels.count(label) > 1:
@@ -48,13 +55,29 @@ def _expand(spec: str | dict[str, Any]) -> list[Setting]:
     preset = spec.pop("preset", "tuned")
     if preset not in PRESETS:
         raise ValueError(f"hparams: there is no preset {preset!r}; choose one of {', '.join(PRESETS)}.")
-    choices = [value if isinstance(value, (list, tuple)) else [value] for value in spec.values()]
+    choices = [_choices(name, value) for name, value in spec.items()]
     settings = []
     for values in itertools.product(*choices):
         chosen = dict(zip(spec, values, strict=True))
         label = ", ".join([preset, *(f"{name}={_show(value)}" for name, value in chosen.items())])
         settings.append(Setting(label, preset, chosen))
     return settings
+
+
+def _choices(name: str, value: Any) -> list[Any]:
+    """The values of a hyperparameter in a grid: one, a list, or an array with one axis."""
+    if isinstance(value, (list, tuple)):
+        return [one for item in value for one in _choices(name, item)]
+    if hasattr(value, "ndim") and hasattr(value, "tolist"):  # NumPy's and jax's arrays and numbers
+        if value.ndim > 1:
+            raise ValueError(
+                f"hparams: {name} is an array of shape {tuple(value.shape)}; give a number, or a list of numbers for a "
+                "grid: settings are the same for all instances and seeds."
+            )
+        return value.tolist() if value.ndim else [value.tolist()]
+    if not (isinstance(value, str) and value.startswith("x")):
+        _number(name, value)
+    return [value]
 
 
 def _show(value: Any) -> str:

@@ -37,7 +37,7 @@ from cpdpo_jax.kernels.loops import unrolled_reduce
 from cpdpo_jax.learners import base, optimistic
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.estimates import visited_pairs
-from cpdpo_jax.learners.optpess_primaldual import greedy
+from cpdpo_jax.learners.optimistic import greedy
 
 
 class Hyperparameters(NamedTuple):
@@ -69,11 +69,10 @@ def log_term(problem: Problem) -> Any:
 
 
 def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
-    """The paper's constants ("theory"), or those times the multipliers of "tuned".
+    """The paper's constants ("theory"), or those times the multipliers that `experiments/tuning` chose ("tuned").
 
-    These are a first choice, from a small search by hand on two random CMDPs (5 layers of 5 states, 3 actions,
-    T = 10^4), not from the search with equal budgets that chose the other learners'. The paper's tightening and
-    frame_bonus exceed H for any T that one can run, and the queues then only grow: "tuned" has numbers of its own.
+    The paper's tightening and frame_bonus exceed H for any T that one can run, and the queues then only grow: "tuned"
+    has numbers of its own in their place.
     """
     n_layers, iota, scale = problem.action_mask.shape[0], log_term(problem), problem.episodes**0.2
     one = np.ones_like(problem.episodes)
@@ -88,10 +87,12 @@ def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
     if preset == "theory":
         return theory
     return theory._replace(
-        dual_rate=3 * theory.dual_rate,
-        tightening=0.2 * one,
-        frame_bonus=0.3 * one,
-        transition_confidence=1e-6 * one,
+        learning_offset=0.6 * theory.learning_offset,
+        dual_rate=0.34 * theory.dual_rate,
+        frame_length=np.maximum(1, np.round(0.34 * theory.frame_length)),
+        tightening=0.022 * one,
+        frame_bonus=0.06 * one,
+        transition_confidence=1.6e-8 * one,
     )
 
 
@@ -107,14 +108,14 @@ def learn(problem: Problem, hyper: Hyperparameters, state: State, trajectory: Tr
     visited = visited_pairs(trajectory, n_states, n_actions)
     old = at_pairs(trajectory.state, trajectory.action, state.tables)  # [1+M,L,B]
     n = 1 + at_pairs(trajectory.state, trajectory.action, state.visits)
-    rate = (hyper.learning_offset + 1) / (hyper.learning_offset + n)
+    rate = (hyper.learning_offset + 1) / (hyper.learning_offset + n.astype(old.dtype))
     bonus = jnp.sqrt(hyper.transition_confidence * log_term(problem) * n_layers**2 * rate) / 4
     payoff = jnp.concatenate([trajectory.reward[None], 1 - trajectory.cost])
     ahead = jnp.concatenate([old[:, 1:], jnp.zeros_like(old[:, :1])], axis=1)
     new = (1 - rate) * old + rate * (payoff + ahead + bonus)
     return State(
         tables=jnp.where(visited, new[:, :, None, None], state.tables),
-        visits=state.visits + visited,
+        visits=state.visits + visited.astype(jnp.int32),
         queue=state.queue,
         start_sum=state.start_sum + old[1:, 0],
         frame_step=state.frame_step + 1,
@@ -162,7 +163,7 @@ def update(
 ) -> tuple[State, Info]:
     """The visited pairs are updated; a frame that is over is closed, lane by lane."""
     learnt = learn(problem, hyper, state, trajectory)
-    over = learnt.frame_step >= hyper.frame_length
+    over = learnt.frame_step.astype(hyper.frame_length.dtype) >= hyper.frame_length
     closed = next_frame(problem, hyper, learnt)
     after = jax.tree.map(lambda new, old: jnp.where(over, new, old), closed, learnt)
     return after, optimistic.info(hyper.dual_rate * state.queue)

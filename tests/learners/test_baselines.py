@@ -20,9 +20,10 @@ from cpdpo_jax.learners import base, optdual, optimistic, optprimaldual, regular
 from cpdpo_jax.learners.estimates import Estimates, empty, observe
 from cpdpo_jax.simulation import compiled_loop
 from tests.reference import baselines_numpy as reference
-from tests.support import lanes_for, random_cmdp
+from tests.support import FAST_COMPILE, lanes_for, random_cmdp
 
-FAST_COMPILE = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+pytestmark = pytest.mark.usefixtures("fast_compile")
+
 EPISODES = 500
 RHO = 0.5
 INSTANCES: dict[str, dict[str, Any]] = {
@@ -134,7 +135,7 @@ def test_optdual_plans_by_value_iteration_when_estimates_are_exact(x64: None, in
 
     def plan(estimates: Estimates, multipliers: jax.Array, mask: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         box = optdual.confidence_set(estimates, mask.any(axis=2)[1:], jnp.full(20, 1e-12))
-        payoff = estimates.payoff_sum / estimates.visits
+        payoff = estimates.payoff_sum / estimates.visits.astype(estimates.payoff_sum.dtype)
         return optdual.plan(*box, payoff[0], payoff[1:], multipliers, mask)
 
     run = jax.jit(plan, compiler_options=FAST_COMPILE)
@@ -205,7 +206,8 @@ def test_widths_by_hand() -> None:
     )
     log, visits = jnp.array([0.25]), jnp.maximum(estimates.visits, 1).astype(float)
     statistics = optimistic.from_estimates(estimates)
-    width = optimistic.transition_width(estimates.transitions / visits[:-1, :, :, None], visits[:-1], log)
+    estimate = estimates.transitions.astype(float) / visits[:-1, :, :, None]
+    width = optimistic.transition_width(estimate, visits[:-1], log)
     each = 2 * np.sqrt(3 / 256) + 14 / 3 / 16
     np.testing.assert_allclose(width[0, 0, 0, :, 0], [each, each], rtol=1e-6)
     bonus = optimistic.transition_bonus(statistics.deviation, visits, mask, log)

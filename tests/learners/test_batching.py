@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import chex
@@ -12,9 +13,10 @@ import pytest
 
 from cpdpo_jax.common.types import Trajectory
 from cpdpo_jax.learners import base
+from tests.support import FAST_COMPILE
 
 LANES = 6
-COMPILED = ["cpd_oppo", "cpdpo", "ghosh", "optdual", "optpess_primaldual", "optprimaldual", "podb"]
+COMPILED = ["cpd_oppo", "cpdpo", "ghosh", "opse", "optdual", "optpess_primaldual", "optprimaldual", "podb"]
 COMPILED += ["regularized_primal_dual", "triple_q", "uniform", "uopt_rpgpd"]
 SHAPES = [(3, 3, 2), (3, 10, 2)]
 
@@ -41,6 +43,9 @@ def inputs(learner: base.Learner, shape: tuple[int, int, int]) -> tuple[Any, Any
         delta=np.full(LANES, 0.1),
         slater_margin=rng.uniform(0.2, 0.4, LANES),
     )
+    if learner.extra_knowledge:
+        safe = rng.dirichlet(np.ones(n_actions), (n_layers, n_states, LANES))
+        problem = problem._replace(safe=base.SafePolicy(np.moveaxis(safe, -1, 2) * mask, 0.5 * problem.threshold))
     hyper = learner.hyperparameters(problem, "tuned")
 
     def episode() -> Trajectory:
@@ -56,8 +61,10 @@ def inputs(learner: base.Learner, shape: tuple[int, int, int]) -> tuple[Any, Any
     return jax.tree.map(traced, (problem, hyper, [episode(), episode()]))
 
 
-def play(learner: base.Learner) -> Any:
+@cache
+def play(name: str) -> Any:
     """Two episodes from the start: (last policy, state, what it shows of itself)."""
+    learner = base.get(name)
 
     def run(problem: Any, hyper: Any, episodes: list[Trajectory]) -> Any:
         state, info = learner.init(problem, hyper), None
@@ -69,6 +76,16 @@ def play(learner: base.Learner) -> Any:
     return run
 
 
+def compiled(run: Any) -> Any:
+    return jax.jit(run, compiler_options=FAST_COMPILE)
+
+
+@cache
+def batched(name: str, shape: tuple[int, int, int]) -> Any:
+    """What is expected: the lanes together."""
+    return compiled(play(name))(*inputs(base.get(name), shape))
+
+
 def assert_same(actual: Any, expected: Any) -> None:
     chex.assert_trees_all_equal_shapes_and_dtypes(actual, expected)
     chex.assert_trees_all_close(actual, expected, rtol=2e-5, atol=1e-6)  # sums of other vector code
@@ -77,33 +94,29 @@ def assert_same(actual: Any, expected: Any) -> None:
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("name", COMPILED)
 def test_layouts_agree(name: str, shape: tuple[int, int, int]) -> None:
-    learner = base.get(name)
-    run, args = play(learner), inputs(learner, shape)
-    expected = jax.jit(run)(*args)
+    run, args, expected = compiled(play(name)), inputs(base.get(name), shape), batched(name, shape)
 
-    alone = jax.jit(run)(*jax.tree.map(lambda x: x[..., 0], args))
+    alone = run(*jax.tree.map(lambda x: x[..., 0], args))
     assert_same(alone, jax.tree.map(lambda x: x[..., 0], expected))
 
-    square = jax.jit(run)(*jax.tree.map(lambda x: x.reshape(*x.shape[:-1], 2, 3), args))
+    square = run(*jax.tree.map(lambda x: x.reshape(*x.shape[:-1], 2, 3), args))
     assert_same(jax.tree.map(lambda x: x.reshape(*x.shape[:-2], LANES), square), expected)
 
 
 @pytest.mark.parametrize("place", ["front", "middle", "back"])
 @pytest.mark.parametrize("name", COMPILED)
 def test_mapped_axes_agree(name: str, place: str) -> None:
-    learner = base.get(name)
-    run, args = play(learner), inputs(learner, SHAPES[0])
-    expected = jax.jit(run)(*args)
+    args = inputs(base.get(name), SHAPES[0])
     axes = jax.tree.map(lambda x: {"front": 0, "middle": (x.ndim - 1) // 2, "back": -1}[place], args)
     moved = jax.tree.map(lambda x, axis: jnp.moveaxis(x, -1, axis), args, axes)
-    assert_same(jax.jit(jax.vmap(run, in_axes=axes, out_axes=-1))(*moved), expected)
+    mapped = compiled(jax.vmap(play(name), in_axes=axes, out_axes=-1))
+    assert_same(mapped(*moved), batched(name, SHAPES[0]))
 
 
 @pytest.mark.parametrize("name", ["cpdpo"])
 def test_mapped_in_front_of_lanes_on_wide_layers(name: str) -> None:
     """The mapped axis and the lanes go to the compiled kernels as one."""
-    learner = base.get(name)
-    run, args = play(learner), inputs(learner, SHAPES[1])
+    args = inputs(base.get(name), SHAPES[1])
     moved = jax.tree.map(lambda x: jnp.moveaxis(x.reshape(*x.shape[:-1], 2, 3), -2, 0), args)
-    mapped = jax.jit(jax.vmap(run, out_axes=-2))(*moved)
-    assert_same(jax.tree.map(lambda x: x.reshape(*x.shape[:-2], LANES), mapped), jax.jit(run)(*args))
+    mapped = compiled(jax.vmap(play(name), out_axes=-2))(*moved)
+    assert_same(jax.tree.map(lambda x: x.reshape(*x.shape[:-2], LANES), mapped), batched(name, SHAPES[1]))

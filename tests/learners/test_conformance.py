@@ -14,15 +14,14 @@ import pytest
 
 from cpdpo_jax.common.types import CMDP, Trajectory
 from cpdpo_jax.learners import base
-from cpdpo_jax.learners.base import Info, Learner, Problem
+from cpdpo_jax.learners.base import Info, Learner, Problem, SafePolicy
 from cpdpo_jax.simulation import compiled_loop, host_loop
-from tests.support import lanes_for, random_cmdp, replay_on_host
+from tests.support import FAST_COMPILE, lanes_for, planned, random_cmdp, replay_on_host
 
 L, S, A, M = 3, 3, 2, 2
 LANES = 4
 EPISODES = 2000
 HOST_EPISODES = 300  # an LP each
-FAST_COMPILE = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 NAMES = [name for name in base.names() if base.get(name).plays is None]  # not the yardsticks, which know the model
 
 COMPILED = [name for name in NAMES if base.get(name).compiled]
@@ -92,8 +91,19 @@ def test_is_handed_what_it_may_know(name: str) -> None:
 def test_the_problem_and_a_trajectory_say_nothing_else() -> None:
     """Field by field: a new one has to be allowed here, by Section 3.3 and Algorithm 1 of the paper."""
     known = ("action_mask", "threshold", "n_states", "n_actions", "episodes", "delta", "slater_margin")
-    assert Problem._fields == known
+    assert Problem._fields == (*known, "safe")
+    assert Problem._field_defaults == {"safe": None}  # for those alone that declare it:
+    assert SafePolicy._fields == ("policy", "cost")
     assert Trajectory._fields == ("state", "action", "reward", "cost")
+
+
+@every_learner
+def test_extra_knowledge_is_handed_to_those_alone_that_declare_it(name: str) -> None:
+    """Learner by learner: a new one that is handed more has to be allowed here."""
+    learner = base.get(name)
+    assert (learner.extra_knowledge is not None) == (name in SAFE)
+    plan = planned(name, _cmdp(_constraints(learner)), episodes=9, seeds=1).learners[0]
+    assert (plan.problem.safe is not None) == (name in SAFE)
 
 
 @every_learner
@@ -195,12 +205,15 @@ def test_plays_distributions_and_stays_finite(name: str, preset: str) -> None:
     assert np.asarray(_cmdp().action_mask)[np.arange(L)[None, :, None], x, a].all()
 
 
+SAFE = ("dope", "opse", "optpess_lp")  # their first policy is the safe one that they are handed
 GREEDY = ("optpess_primaldual", "triple_q")  # with nothing seen all actions tie, and the first allowed one is played
 
 
 @every_learner
 def test_first_policy_prefers_nothing(name: str) -> None:
-    """Nothing is known yet: all start alike, uniform, but for the greedy ones, which play one action everywhere."""
+    """Nothing is known yet: all start alike, uniform, but for the greedy ones, which play one action everywhere, and
+    those that are handed a safe policy.
+    """
     learner = base.get(name)
     lanes = _lanes(learner, "tuned", LANES)
     if not learner.compiled:
@@ -210,4 +223,7 @@ def test_first_policy_prefers_nothing(name: str) -> None:
     mask = np.asarray(lanes.problem.action_mask)
     allowed_so_far = np.cumsum(mask, axis=2)
     expected = mask & (allowed_so_far == 1) if name in GREEDY else base.uniform_policy(jnp.asarray(mask), np.float32)
+    if name in SAFE:
+        assert lanes.problem.safe is not None
+        expected = lanes.problem.safe.policy
     np.testing.assert_allclose(first, expected, atol=1e-6)

@@ -17,9 +17,10 @@ from cpdpo_jax.exact.optimum import evaluate
 from cpdpo_jax.learners import cpd_oppo
 from cpdpo_jax.simulation import compiled_loop
 from tests.reference import cpd_oppo_numpy as reference
-from tests.support import lanes_for, random_cmdp
+from tests.support import FAST_COMPILE, lanes_for, random_cmdp
 
-FAST_COMPILE = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+pytestmark = pytest.mark.usefixtures("fast_compile")
+
 EPISODES = 2000
 RHO = 0.5
 INSTANCES: dict[str, dict[str, Any]] = {
@@ -27,10 +28,11 @@ INSTANCES: dict[str, dict[str, Any]] = {
     "m=2, masks": {"layers": 4, "states": 3, "actions": 3, "constraints": 2, "seed": 4, "masked": True},
     "one layer": {"layers": 1, "states": 1, "actions": 3, "constraints": 1, "seed": 6},
 }
+FIXED = {"adaptive_rate": 0.0, "policy_rate": 0.08}  # some hundred times the theory's: policies move
 OPTIONS: dict[str, dict[str, float]] = {
-    "anytime": {"anytime": 1.0},
-    "adaptive_rate": {"adaptive_rate": 1.0},
-    "patience": {"patience": 0.02, "dual_cap": 0.05},
+    "fixed rate": FIXED,
+    "anytime": FIXED | {"anytime": 1.0},
+    "patience": FIXED | {"patience": 0.02, "dual_cap": 0.05},
     "all": {"anytime": 1.0, "adaptive_rate": 1.0, "patience": 0.02, "dual_cap": 0.05},
 }
 

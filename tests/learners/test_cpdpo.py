@@ -5,6 +5,8 @@ Symbols: log_weights = -eta sum(Q_hat - B), multipliers = lambda_t, epochs = k.
 
 from __future__ import annotations
 
+from functools import cache, partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +15,7 @@ import pytest
 from cpdpo_jax.learners import base, cpdpo, podb
 from cpdpo_jax.simulation import compiled_loop
 from tests.reference import cpdpo_numpy as reference
-from tests.support import lanes_for, random_cmdp
+from tests.support import FAST_COMPILE, lanes_for, random_cmdp
 
 EPISODES = 3000
 HORIZON = 10**6  # the T of the constants. With T = 3000 the tuned rates are so large that the dynamics amplify rounding
@@ -29,10 +31,16 @@ def _record(state):
     return state.primal.log_weights, state.primal.epochs
 
 
+@cache
+def _replayer():
+    """One for all tests: a shape is compiled once."""
+    replay = partial(compiled_loop.replay, cpdpo.LEARNER, "bernoulli", record=_record)
+    return jax.jit(replay, compiler_options=FAST_COMPILE)
+
+
 def _replayed(cmdp, preset, dtype, draws, **changed):
     lanes = lanes_for(cpdpo.LEARNER, cmdp, episodes=HORIZON, preset=preset, rho=0.5, dtype=dtype, **changed)
-    run = jax.jit(lambda lanes, draws: compiled_loop.replay(cpdpo.LEARNER, "bernoulli", lanes, draws, _record))
-    _, episodes, (weights, epochs) = run(lanes, jnp.asarray(draws, dtype)[..., None])
+    _, episodes, (weights, epochs) = _replayer()(lanes, jnp.asarray(draws, dtype)[..., None])
     hyper = {name: float(np.asarray(value)[0]) for name, value in lanes.hyper._asdict().items()}
     return jax.tree.map(lambda a: np.asarray(a)[..., 0], (episodes, weights, epochs)), hyper
 
@@ -56,7 +64,8 @@ def _expected(cmdp, hyper, draws):
 @pytest.mark.parametrize("name", INSTANCES)
 def test_equals_the_transcription_of_the_paper(x64, name, preset):
     cmdp = random_cmdp(**INSTANCES[name])
-    draws = np.random.default_rng(7).random((EPISODES, cmdp.n_layers, 3 + cmdp.n_constraints))
+    n = EPISODES if preset == "tuned" else 1000  # the theory's rates move little in any number of them
+    draws = np.random.default_rng(7).random((n, cmdp.n_layers, 3 + cmdp.n_constraints))
     (episodes, weights, epochs), hyper = _replayed(cmdp, preset, np.float64, draws)
     expected = _expected(cmdp, hyper, draws)
     if preset == "theory":
@@ -72,11 +81,13 @@ def test_equals_the_transcription_of_the_paper(x64, name, preset):
     np.testing.assert_allclose(episodes.policy, expected["policies"], rtol=0, atol=1e-9)
 
 
-def test_equals_the_transcription_with_the_options(x64):
-    """Clipping, no dilation, another cap and scale: the options of the ablations."""
+@pytest.mark.parametrize("past", [0.0, 1.0])
+def test_equals_the_transcription_with_the_options(x64, past):
+    """Clipping, no dilation, another cap and scale: the options of the ablations; and a loss made before it."""
     cmdp = random_cmdp(**INSTANCES["m=2, masks"])
     draws = np.random.default_rng(8).random((400, cmdp.n_layers, 5))
     changed = {"clip": 1.0, "dilation": 1.0, "dual_cap": 3.0, "loss_scale": 9.0, "cost_confidence": 0.003}
+    changed |= {"past_counts": past}
     (episodes, weights, epochs), hyper = _replayed(cmdp, "tuned", np.float64, draws, **changed)
     expected = _expected(cmdp, hyper, draws)
     np.testing.assert_array_equal(episodes.info.multipliers, expected["multipliers"])
@@ -154,3 +165,14 @@ def _stacked():
     import cpdpo_jax as cp
 
     return cp.stack([random_cmdp(**INSTANCES["m=1"])])
+
+
+def test_with_past_counts_the_loss_does_not_depend_on_its_own_episode(x64):
+    """The same past and another payoff in the last episode: the same step of PO-DB; as printed, another one."""
+    cmdp = random_cmdp(**INSTANCES["m=1"])
+    draws = np.random.default_rng(12).random((30, cmdp.n_layers, 4))
+    other = draws.copy()
+    draws[-1, :, 2:], other[-1, :, 2:] = 0.0, 1 - 1e-9  # all samples of the last episode 1, or all 0; its path stays
+    for past in (0.0, 1.0):
+        weights = [_replayed(cmdp, "tuned", np.float64, some, past_counts=past)[0][1][-1] for some in (draws, other)]
+        assert np.array_equal(*weights) == bool(past)

@@ -19,7 +19,7 @@ from cpdpo_jax.simulation import host_loop
 from tests.reference import baselines_numpy, optcmdp_scipy
 from tests.support import lanes_for, random_cmdp
 
-pytestmark = pytest.mark.strict_numerics
+pytestmark = pytest.mark.strict_ranks
 MODULES = {"optcmdp": optcmdp, "optcmdp_bonus": optcmdp_bonus}
 both = pytest.mark.parametrize("name", MODULES)
 RHO = 0.5

@@ -97,13 +97,16 @@ def truncated_evaluation(counts: Counts, policy: Array, kind: str, i: int = 0) -
         for x, a in np.argwhere(counts.mask[k]):
             ahead = sum(counts.p_hat(k, x, a, y) * value[y] for y in counts.next_states(k))
             bonus = counts.transition_bonus(k, x, a)
+            ceiling = counts.horizon - k
             if kind == "reward":
-                q = min(counts.horizon - k, counts.mean(0, k, x, a) + counts.beta_r(k, x, a) + bonus + ahead)
+                q = min(ceiling, counts.mean(0, k, x, a) + counts.beta_r(k, x, a) + bonus + ahead)
             elif kind == "cost":
                 q = max(0, counts.mean(1 + i, k, x, a) - counts.beta_r(k, x, a) - bonus + ahead)
             else:
-                ceiling = counts.entropy_ceiling * (counts.horizon - k) * log_actions
+                ceiling *= counts.entropy_ceiling * log_actions
                 q = min(ceiling, -np.log(policy[k, x, a]) + log_actions * bonus + ahead)
+            if counts.n[k, x, a] == 0:  # never seen: nothing is known of it but the bounds
+                q = 0 if kind == "cost" else ceiling
             action_values[k, x, a] = q
             new[x] += policy[k, x, a] * q
         value = new

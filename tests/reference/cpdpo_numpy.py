@@ -34,6 +34,7 @@ def theory_constants(action_mask: Array, n_constraints: int, episodes: int, rho:
         "dual_cap": (horizon + 1) / rho,
         "loss_scale": 2.0 * (horizon + 1) * n_constraints / rho,
         "clip": 0.0,
+        "past_counts": 0.0,
     }
 
 
@@ -227,16 +228,19 @@ def run(
     for u in uniforms:
         policy = podb.policy()
         states, actions = play(policy, transition, podb.mask, u)  # lines 4-5: interact and observe
+        past = podb.visits.copy(), podb.moves.copy(), reward_sum.copy(), cost_sum.copy()
         podb.observe(states, actions)
         for k in range(horizon):
             pair = k, states[k], actions[k]
             reward_sum[pair] += float(u[k, 2] < reward[pair])
             for i in range(m):
                 cost_sum[(i, *pair)] += float(u[k, 3 + i] < cost[(i, *pair)])
-        count = np.maximum(1, podb.visits)  # line 6: the estimators of Section 4, episode t included
-        reward_bar = reward_sum / count + np.minimum(1.0, np.sqrt(4.0 * reward_log / count))
-        cost_low = cost_sum / count - np.minimum(1.0, np.sqrt(4.0 * cost_log / count))
-        model = podb.moves / count[:-1, :, :, None]
+        # line 6: the estimators of Section 4, episode t included; or, so that the loss is fixed given the past, without it
+        seen = past if hyper["past_counts"] else (podb.visits, podb.moves, reward_sum, cost_sum)
+        count = np.maximum(1, seen[0])
+        reward_bar = seen[2] / count + np.minimum(1.0, np.sqrt(4.0 * reward_log / count))
+        cost_low = seen[3] / count - np.minimum(1.0, np.sqrt(4.0 * cost_log / count))
+        model = seen[1] / count[:-1, :, :, None]
         if hyper["clip"]:
             reward_bar, cost_low = np.clip(reward_bar, 0.0, 1.0), np.clip(cost_low, 0.0, 1.0)
         values, multipliers = np.zeros(m), np.zeros(m)

@@ -1,0 +1,110 @@
+"""DOPE (Bura et al. 2022): no violation in any episode, by optimistic rewards, pessimistic costs and a safe policy.
+
+What it does: plays the safe policy pi_b for a start, then in every episode the best policy of the best model of the
+confidence set (as `optcmdp`) whose costs are raised by their uncertainty and whose rewards are raised more.
+Cost per episode: one LP of about L S^2 A variables, on the host, as `optcmdp`; none in the first `safe_episodes`.
+Guarantee: with high probability no constraint is violated in ANY episode, and regret of order |X| sqrt(|A| T) / gap up
+to powers of H. With "theory" the start alone, |X|^2 |A| H^3 / gap^2 episodes, is longer than most runs.
+When to use it: no episode may be unsafe, and a safe policy is known. Extra knowledge: pi_b and its true costs C_b.
+Needs T, not rho; gap = min_i alpha_i - C_b,i.
+
+    i = ln(6 |X|^2 H T / delta);   beta_r = 2 sqrt(c_r i / n);   beta_p(y) = 2 sqrt(p (1-p) c_p i / n) + 14/3 c_p i / n
+    D = H sum_y beta_p(y);   w = min(L-k, beta_r + D),   u = min(L-k, 3 beta_r + D),   both L-k if never seen
+    g~_i = g_hat_i + w,   r~ = r_hat + compensation u,   compensation = H / gap
+    pi_b if t <= safe_episodes or if the LP has no solution, else
+    max over z of sum z r~  s.t.  sum z g~_i <= alpha_i, flow, (p - beta_p) sum_y z <= z(x,a,x') <= (p + beta_p) sum_y z
+with the counts n from before episode t; D = 0 in the last layer. `multipliers` are the LP's, `epochs` counts LPs,
+`infeasible` the episodes of pi_b, `solve_when_doubled` is as in `optcmdp`.
+
+Deviations: payoffs are unknown, as in lines that the authors' code has as comments; w and u are cut at L-k; a pair
+never seen has the whole simplex and full widths whatever the constants; pi_b in states that the plan does not reach;
+several constraints have one gap, the least (the paper has one). For "tuned" see `hyperparameters`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cpdpo_jax.common.types import Array, Trajectory
+from cpdpo_jax.learners import base, planning, safe_planning
+from cpdpo_jax.learners.base import Info, Learner, Problem
+from cpdpo_jax.learners.optcmdp import confidence_set
+from cpdpo_jax.learners.replanning import Counts
+from cpdpo_jax.learners.safe_planning import State
+
+
+class Hyperparameters(NamedTuple):
+    """All [B]."""
+
+    compensation: Array  # the reward's bonus is compensation u
+    safe_episodes: Array  # pi_b is played in so many first ones
+    transition_confidence: Array  # c_p, multiplies the logarithm
+    payoff_confidence: Array  # c_r, multiplies the logarithm
+    solve_when_doubled: Array  # 0: an LP every episode; 1: only when a visit count has doubled since the last plan
+
+
+def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
+    """The paper's constants ("theory"), or small ones ("tuned"), with which the guarantee is lost.
+
+    "tuned" is a first choice by hand on two random CMDPs (5 layers of 5 states, 3 actions, keys 1000 and 1001,
+    T = 1,000); that the LP has no solution then decides alone how long pi_b is played. To search: transition_confidence
+    1e-8..1e-4, payoff_confidence 1e-6..1e-2, both by logs, compensation 0..1.
+    """
+    one = np.ones_like(problem.episodes)
+    if preset == "theory":
+        horizon, gap = problem.action_mask.shape[0], safe_planning.gap(problem)
+        start = problem.n_states**2 * problem.n_actions * horizon**3 / gap**2
+        return Hyperparameters(horizon / gap, start, one, one, 0 * one)
+    return Hyperparameters(0.5 * one, 0 * one, 1e-7 * one, 1e-4 * one, 0 * one)
+
+
+def model(problem: Problem, hyper: Hyperparameters, counts: Counts) -> tuple[np.ndarray, np.ndarray, planning.Set]:
+    """r~ [L,S,A], g~ [M,L,S,A], and the confidence set."""
+    n_layers, n = len(counts.visits), np.maximum(counts.visits, 1)
+    log = np.log(6 * problem.n_states**2 * n_layers * problem.episodes / problem.delta)
+    p = counts.transitions / n[:-1, :, :, None]
+    per_visit = hyper.transition_confidence * log / n[:-1, :, :, None]
+    real = problem.action_mask.any(axis=2)[1:, None, None]
+    beta = (2 * np.sqrt(np.maximum(p * (1 - p), 0.0) * per_visit) + 14 / 3 * per_visit) * real
+    spread = np.append(n_layers * beta.sum(axis=3), np.zeros((1, *n.shape[1:])), axis=0)  # D
+    of_payoff, most = 2 * np.sqrt(hyper.payoff_confidence * log / n), safe_planning.steps_to_go(n_layers)
+    width, larger = (
+        np.where(counts.visits > 0, np.minimum(most, factor * of_payoff + spread), most) for factor in (1, 3)
+    )
+    mean = counts.payoff_sum / n
+    within = confidence_set(p, beta, counts.visits[:-1] > 0)
+    return mean[0] + hyper.compensation * larger, mean[1:] + width, within
+
+
+def propose(
+    problem: Problem, hyper: Hyperparameters, counts: Counts, episode: int
+) -> tuple[np.ndarray, np.ndarray, planning.Set] | None:
+    """The LP, or None at the start."""
+    return None if episode <= hyper.safe_episodes else model(problem, hyper, counts)
+
+
+def init(problem: Problem, hyper: Hyperparameters) -> State:
+    """Nothing seen, pi_1 = pi_b."""
+    return safe_planning.init(problem, with_set=True)
+
+
+def update(
+    problem: Problem, hyper: Hyperparameters, state: State, policy: np.ndarray, trajectory: Trajectory
+) -> tuple[State, Info]:
+    """Episode t is counted, then pi_{t+1} planned."""
+    return safe_planning.update(problem, hyper, state, trajectory, propose, with_set=True)
+
+
+LEARNER = base.register(
+    Learner(
+        name="dope",
+        hyperparameters=hyperparameters,
+        init=init,
+        policy=lambda problem, hyper, state: state.policy,
+        update=update,
+        compiled=False,
+        extra_knowledge=base.SAFE_POLICY,
+    )
+)
