@@ -1,22 +1,25 @@
-"""Figures for a paper: colour-blind safe, readable in black and white."""
+"""Figures for a paper: colour-blind safe, readable in black and white, logarithmic only where that is honest."""
 
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cpdpo_jax.common.palette import COLOURS, DASHES, MARKERS
-from cpdpo_jax.results.statistics import bootstrap_mean, growth_exponent, metric
+from cpdpo_jax.common.palette import COLOURS as COLOURS
+from cpdpo_jax.common.palette import DASHES as DASHES
+from cpdpo_jax.common.palette import MARKERS
+from cpdpo_jax.results import looks, units
+from cpdpo_jax.results.looks import At
+from cpdpo_jax.results.statistics import METRICS, bootstrap_mean, growth_exponent, metric
 
 if TYPE_CHECKING:
     import xarray as xr
 
-FAR = 20  # lines whose ends differ by more than this factor are shown on logarithmic axes
 TITLES = {
     "strong_regret": "strong regret",
     "weak_regret": "weak regret",
@@ -25,127 +28,139 @@ TITLES = {
 }
 
 
-def curves(data: xr.Dataset, *, title: str | None = None) -> Figure:
-    """The four metrics against episodes: mean and 95 % band over seeds; a line per learner, instance and setting."""
-    figure, axes = plt.subplots(2, 2, figsize=(9, 6.2), sharex=True, layout="constrained")
-    x = data.episode.values
-    for axis, name in zip(axes.flat, TITLES, strict=True):
-        for at, style, label in _lines(data):
-            values = _of(metric(data, name), at)
-            mean, (low, high) = values.mean(axis=1), bootstrap_mean(values)
-            done = np.isfinite(mean)
-            axis.plot(x[done], mean[done], label=label, markevery=0.12, **style)
-            axis.fill_between(x[done], low[done], high[done], color=style["color"], alpha=0.2, linewidth=0)
-        _dress(axis, TITLES[name])
-        _spread(axis)
-    for axis in axes[1]:
+def curves(
+    data: xr.Dataset,
+    *,
+    metrics: Sequence[str] = METRICS,
+    axes: Any = None,
+    size: tuple[float, float] | None = None,
+    log: bool | None = None,
+    title: str | None = None,
+) -> Figure:
+    """Metrics against episodes: mean and 95 % band over seeds; a line per learner, instance and setting.
+
+    See `Result.plot`. The data are shown in the units they are in (`units.shown`).
+    """
+    for name in metrics:
+        if name not in TITLES:
+            raise ValueError(f"there is no metric {name!r}; choose one of {', '.join(TITLES)}.")
+    drawn, x = list(looks.lines(data)), data.episode.values
+    figure, panels = _panels(len(metrics), axes, size, drawn)
+    for axis, name in zip(panels, metrics, strict=True):
+        samples = [_of(metric(data, name), at) for at, _, _ in drawn]
+        means = [one.mean(axis=1) for one in samples]
+        _dress(axis, TITLES[name], f"cumulative, {_unit(data, name)}")
         axis.set_xlabel("episodes")
-    axes[0, 0].set_ylabel("cumulative, reward")
-    axes[1, 0].set_ylabel("cumulative, cost")
-    _head(figure, axes[0, 0], data, title)
+        looks.set_scales(axis, x, [(label, mean) for (_, _, label), mean in zip(drawn, means, strict=True)], log)
+        for (_, style, label), one, mean in zip(drawn, samples, means, strict=True):
+            seen = looks.visible(axis, mean)
+            every = 0.12 if np.isfinite(seen).any() else None  # a line without points has no length to divide
+            axis.plot(x, seen, label=label, markevery=every, **style)
+            axis.fill_between(x, *bootstrap_mean(one), color=style["color"], alpha=0.2, linewidth=0)
+    if axes is not None:
+        _own_legend(panels[-1], len(drawn))
+    elif len(panels) > 1 or not (len(drawn) > 1 and looks.label_ends(figure, panels[0])):
+        looks.legend(figure, panels[0])
+    if axes is None:
+        _title(figure, data, title, drawn)
     return figure
+
+
+def _panels(n: int, axes: Any, size: tuple[float, float] | None, drawn: list) -> tuple[Figure, list[Axes]]:
+    """A figure with n panels, or the axes that were given."""
+    if axes is not None:
+        panels = [axis for axis in np.atleast_1d(np.asarray(axes, object)).flat if isinstance(axis, Axes)]
+        if len(panels) != n:
+            raise ValueError(f"axes has {len(panels)} matplotlib Axes for {n} metrics; give one for each.")
+        figure = panels[0].get_figure(root=True)
+        assert figure is not None
+        return figure, panels
+    shape = {1: (1, 1), 2: (1, 2), 3: (1, 3), 4: (2, 2)}.get(n, (-(-n // 3), 3))
+    longest = max((len(label) for _, _, label in drawn), default=0)
+    figure = looks.drawing(size or ((5.6, 3.9) if n == 1 else (4.5 * shape[1], 3.3 * shape[0])), len(drawn), longest)
+    return figure, list(figure.subplots(*shape, squeeze=False).flat)[:n]
+
+
+def _own_legend(axis: Axes, n_lines: int) -> None:
+    """The legend of axes that somebody else laid out."""
+    beside: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.02, 1)} if n_lines > looks.FEW else {}
+    if n_lines > 1:
+        axis.legend(fontsize=8, frameon=False, **beside)
 
 
 def details(data: xr.Dataset, *, title: str | None = None) -> Figure:
     """Strong against weak regret and violation, multiplier traces, and the violation of each constraint."""
-    figure, axes = plt.subplots(2, 2, figsize=(9, 6.6), layout="constrained")
-    x, m = data.episode.values, data.sizes["constraint"]
-    for at, style, label in _lines(data):
-        for axis, kind in zip(axes[0], ("regret", "violation"), strict=True):
+    drawn, x, m = list(looks.lines(data)), data.episode.values, data.sizes["constraint"]
+    figure, panels = _panels(4, None, (9.2, 6.8), drawn)
+    by_constraint: list[tuple[str, np.ndarray, dict[str, Any]]] = []
+    for at, style, label in drawn:
+        for axis, kind in zip(panels[:2], ("regret", "violation"), strict=True):
             weak, strong = (_of(metric(data, f"{one}_{kind}"), at).mean(axis=1) for one in ("weak", "strong"))
-            axis.plot(weak, strong, label=label, markevery=[-1], **style)
-        for axis, name in zip(axes[1], ("multiplier", "strong_violation"), strict=True):
-            for i in range(m):
-                mean = _of(data[name].isel(constraint=i), at).mean(axis=1)
-                look = style if m == 1 else style | {"linestyle": DASHES[i % 7]}
-                axis.plot(x, mean, markevery=(0.1 * i, 0.25), **look)
-    for axis, kind in zip(axes[0], ("regret", "violation"), strict=True):
+            axis.plot(weak, strong, label=label, markevery=[len(weak) - 1], **style)
+        for i in range(m):
+            marked: dict[str, Any] = style if m == 1 else style | {"marker": MARKERS[i % 10]}
+            mean = _of(data["multiplier"].isel(constraint=i), at).mean(axis=1)
+            panels[2].plot(x, mean, markevery=max(1, len(x) // 4), **marked)
+            mean = _of(data["strong_violation"].isel(constraint=i), at).mean(axis=1)
+            by_constraint.append((f"{label} ({i})" if m > 1 else label, mean, marked))
+    for axis, kind in zip(panels[:2], ("regret", "violation"), strict=True):
         limits = axis.get_xlim()
         low, high = max(limits[0], axis.get_ylim()[0]), min(limits[1], axis.get_ylim()[1])
         if high > low:
             axis.plot([low, high], [low, high], color="0.5", linestyle=":", linewidth=1, zorder=0)
-        _dress(axis, f"strong against weak {kind} (dotted: equal)")
-        axis.set(xlabel=f"weak {kind}", ylabel=f"strong {kind}")
+        unit = _unit(data, f"strong_{kind}")
+        _dress(axis, f"strong against weak {kind} (dotted: equal)", f"strong {kind}, {unit}")
+        axis.set_xlabel(f"weak {kind}, {unit}")
     for value in np.unique(data.optimal_multipliers.values):
-        axes[1, 0].axhline(value, color="0.3", linestyle=":", linewidth=1)
-    dashes = "" if m == 1 else ", dashes: constraints"
-    _dress(axes[1, 0], f"multipliers, mean over seeds (dotted: optimal{dashes})")
-    _dress(axes[1, 1], f"strong violation by constraint{dashes}")
-    axes[1, 0].set(xlabel="episodes", ylabel="reward per cost")
-    axes[1, 1].set(xlabel="episodes", ylabel="cumulative, cost")
-    _head(figure, axes[0, 0], data, title)
+        panels[2].axhline(value, color="0.3", linestyle=":", linewidth=1)
+    marks = "" if m == 1 else ", markers: constraints"
+    per = f"{units.reward_unit(data)} per {units.cost_unit(data)}"
+    _dress(panels[2], f"multipliers, mean over seeds (dotted: optimal{marks})", per)
+    _dress(panels[3], f"strong violation by constraint{marks}", f"cumulative, {units.cost_unit(data)}")
+    looks.set_scales(panels[3], x, [(label, mean) for label, mean, _ in by_constraint], None)
+    for _, mean, marked in by_constraint:
+        panels[3].plot(x, looks.visible(panels[3], mean), markevery=max(1, len(x) // 4), **marked)
+    for axis in panels[2:]:
+        axis.set_xlabel("episodes")
+    looks.legend(figure, panels[0])
+    _title(figure, data, title, drawn)
     return figure
-
-
-def _lines(data: xr.Dataset):
-    """Every (learner, instance, setting) that was run: its place, its look and its label."""
-    i = 0
-    shape = tuple(data.sizes[dim] for dim in ("learner", "instance", "setting"))
-    for at in np.ndindex(shape):
-        if _of(metric(data, "strong_regret"), at).size:
-            style = {"color": COLOURS[i % 10], "linestyle": DASHES[i % 7], "marker": MARKERS[i % 10]}
-            yield at, style | {"markersize": 4, "linewidth": 1.5}, _label(data, at)
-            i += 1
-
-
-def _of(values: Any, at: tuple[int, ...]) -> np.ndarray:
-    """[episode, seed] of one line, without the seeds that were not run."""
-    one = values.isel(learner=at[0], instance=at[1], setting=at[2]).transpose("episode", "seed").values
-    return one[:, np.isfinite(one).any(axis=0)]
-
-
-def _spread(axis: Axes) -> None:
-    """Logarithmic axes (linear around 0 where there are negative values) if the lines' ends lie far apart."""
-    curves = [np.asarray(line.get_ydata(), float) for line in axis.get_lines() if len(line.get_xdata()) > 2]  # pyright: ignore[reportArgumentType]
-    ends = np.abs([curve[-1] for curve in curves if len(curve) and abs(curve[-1]) > 0])
-    if len(ends) and ends.max() > FAR * ends.min():
-        negative = min(curve.min() for curve in curves) < 0
-        axis.set_xscale("log")
-        axis.set_yscale("symlog" if negative else "log", **({"linthresh": ends.max() / 1000} if negative else {}))
-
-
-def _dress(axis: Axes, title: str) -> None:
-    axis.set_title(title, fontsize=10)
-    axis.axhline(0, color="0.7", linewidth=0.8, zorder=0)
-    axis.grid(alpha=0.3, linewidth=0.5)
-
-
-def _head(figure: Figure, axis: Axes, data: xr.Dataset, title: str | None) -> None:
-    """One legend above all panels, and what was averaged."""
-    handles, labels = axis.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 4), fontsize=8, frameon=False)
-    seeds = f"{data.sizes['seed']} seeds, mean and 95 % interval"
-    words = textwrap.fill(f"{title}: {seeds}" if title else seeds, 100)
-    figure.suptitle(words, fontsize=10)
 
 
 def growth(runs: list[xr.Dataset], *, metrics: tuple[str, ...] = ("strong_regret", "strong_violation")) -> Figure:
     """A metric at the end of runs of different T, log-log, with guides of slope 1/2 and 1 from the first point."""
     runs = sorted(runs, key=lambda run: run.attrs["episodes"])
     times = np.array([run.attrs["episodes"] for run in runs], float)
-    figure, axes = plt.subplots(1, len(metrics), figsize=(4.6 * len(metrics), 3.8), layout="constrained", squeeze=False)
-    for axis, name in zip(axes[0], metrics, strict=True):
+    drawn = list(looks.lines(runs[0]))
+    figure, panels = _panels(len(metrics), None, (5.2 * len(metrics), 4.0), drawn)
+    for axis, name in zip(panels, metrics, strict=True):
         ends = [metric(run, name).isel(episode=-1).transpose("learner", "instance", "setting", "seed") for run in runs]
-        fit = growth_exponent(runs, name)
-        for i, at in enumerate(np.ndindex(ends[0].shape[:3])):
+        fit, missing, starts = growth_exponent(runs, name), [], []
+        for at, style, label in drawn:
             values = [end.values[at][np.isfinite(end.values[at])] for end in ends]
             if not all(len(v) and v.mean() > 0 for v in values):  # not run, or nothing that a logarithm can show
+                missing.append(label)
                 continue
             mean = np.array([v.mean() for v in values])
             interval = np.array([bootstrap_mean(v) for v in values]).T
             slope, low, high = (float(fit[k].values[at]) for k in ("exponent", "low", "high"))
-            label = f"{_label(runs[0], at)}\nexponent {slope:.2f} [{low:.2f}, {high:.2f}]"
-            axis.errorbar(
-                times, mean, yerr=np.abs(interval - mean), label=label, color=COLOURS[i % 10],
-                linestyle=DASHES[i % 7], marker=MARKERS[i % 10], markersize=5, capsize=3, linewidth=1.4,
-            )  # fmt: skip
-        _guides(axis, times, max(float(end.mean()) for end in ends[:1]))
-        axis.set(xscale="log", yscale="log", xlabel="T (episodes), each run with its own learning rate")
+            look: dict[str, Any] = style | {"label": f"{label}: {slope:.2f} [{low:.2f}, {high:.2f}]"}
+            axis.errorbar(times, mean, yerr=np.abs(interval - mean), capsize=3, **look)
+            starts.append(mean[0])
+        if starts:
+            _guides(axis, times, max(starts))
+        axis.set(xscale="log", yscale="log", xlabel="T (episodes), each run with its own constants")
         axis.set_xticks(times, [f"{t:,.0f}" for t in times])
         axis.minorticks_off()
         axis.set_title(f"{TITLES[name]} at T", fontsize=10)
+        axis.set_ylabel(_unit(runs[0], name))
         axis.grid(alpha=0.3, linewidth=0.5, which="both")
-        axis.legend(fontsize=7, frameon=False)
+        few = len(drawn) <= looks.FEW
+        place: dict[str, Any] = {"loc": "upper left"} if few else {"loc": "upper left", "bbox_to_anchor": (1.01, 1)}
+        if starts:
+            axis.legend(fontsize=7, frameon=False, title="exponent and its 95 % interval", title_fontsize=7, **place)
+        if missing:
+            axis.set_title(f"{TITLES[name]} at T (0 or not run: {', '.join(missing[:3])})", fontsize=10)
     return figure
 
 
@@ -157,11 +172,25 @@ def _guides(axis: Axes, times: np.ndarray, start: float) -> None:
         axis.annotate(text, (times[-1], start * (times[-1] / times[0]) ** slope), fontsize=7, color="0.4", ha="right")
 
 
-def _label(data: xr.Dataset, at: tuple[int, ...]) -> str:
-    """Learner, and instance and setting where there are several."""
-    parts = [str(data.learner.values[at[0]])]
-    if data.sizes["instance"] > 1:
-        parts.append(f"{data.instance_name.values[at[1]]} ({data.instance.values[at[1]]})")
-    if data.sizes["setting"] > 1:
-        parts.append(str(data.setting.values[at[2]]))
-    return ", ".join(parts)
+def _of(values: Any, at: At) -> np.ndarray:
+    """[episode, seed] of one line, without the seeds that were not run."""
+    one = values.isel(learner=at[0], instance=at[1], setting=at[2]).transpose("episode", "seed").values
+    return one[:, np.isfinite(one).any(axis=0)]
+
+
+def _unit(data: xr.Dataset, name: str) -> str:
+    return units.reward_unit(data) if name.endswith("regret") else units.cost_unit(data)
+
+
+def _dress(axis: Axes, title: str, ylabel: str) -> None:
+    axis.set_title(title, fontsize=10)
+    axis.set_ylabel(ylabel)
+    axis.grid(alpha=0.3, linewidth=0.5)
+
+
+def _title(figure: Figure, data: xr.Dataset, title: str | None, drawn: list) -> None:
+    """What was averaged; of a single line, whose it is."""
+    seeds = f"{data.sizes['seed']} seeds, mean and 95 % interval"
+    parts = [title, drawn[0][2] if len(drawn) == 1 else None]
+    head = ", ".join(filter(None, parts))
+    figure.suptitle(textwrap.fill(f"{head}: {seeds}" if head else seeds, int(11 * figure.get_figwidth())), fontsize=10)

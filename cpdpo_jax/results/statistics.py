@@ -1,8 +1,10 @@
-"""Statistics over seeds: the metrics of a data set, bootstrap intervals, growth exponents."""
+"""Statistics over seeds and instances: the metrics of a data set, bootstrap intervals, growth exponents."""
 
 from __future__ import annotations
 
+import functools
 import itertools
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,22 +16,86 @@ METRICS = ("strong_regret", "weak_regret", "strong_violation", "weak_violation")
 
 RESAMPLES = 4000
 LEVEL = 0.95
+NORMAL_QUANTILE = 1.959963984540054  # of (1 + LEVEL) / 2
+MANY = 1000  # seeds from which on the resampled mean is nearly normal
 
 
 def bootstrap_mean(values: np.ndarray, rng_seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """95 % percentile-bootstrap interval of the mean over the last axis: [..., seeds] -> (low [...], high [...]).
 
-    Seeds are resampled whole, so points of one curve keep their dependence. One seed has no interval: NaN.
+    Seeds are resampled whole, so points of one curve keep their dependence. One seed has no interval: NaN. From `MANY`
+    seeds on, the quantiles of the resampled mean are not drawn but computed, unless it is very skew.
     """
+    values = np.ascontiguousarray(values, float)
+    low, high = (
+        _remembered(values.tobytes(), values.shape, rng_seed) if values.nbytes < 2**20 else _bootstrap(values, rng_seed)
+    )
+    return low.copy(), high.copy()
+
+
+@functools.lru_cache(maxsize=2048)
+def _remembered(content: bytes, shape: tuple[int, ...], rng_seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """As `_bootstrap`: a table, a figure and a page ask for the interval of the same curve."""
+    return _bootstrap(np.frombuffer(content).reshape(shape), rng_seed)
+
+
+def _bootstrap(values: np.ndarray, rng_seed: int) -> tuple[np.ndarray, np.ndarray]:
     n = values.shape[-1]
     if n < 2:
         nothing = np.full(values.shape[:-1], np.nan)
         return nothing, nothing.copy()
-    means = values @ _resampling_weights(n, rng_seed).T
+    if n < MANY:
+        return _interval(resampled_means(values, rng_seed))
+    low, high, skew = _expansion(values)
+    if skew.any():
+        low, high, skew = np.atleast_1d(low), np.atleast_1d(high), np.atleast_1d(skew)
+        low[skew], high[skew] = _interval(resampled_means(np.atleast_2d(values)[skew], rng_seed))
+        low, high = low.reshape(values.shape[:-1]), high.reshape(values.shape[:-1])
+    return low, high
+
+
+def _interval(means: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=-1)
     return low, high
 
 
+def _expansion(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The interval by the Cornish-Fisher expansion of the resampled mean, and where that mean is too skew for it.
+
+    The mean of n draws from the sample has its mean, its variance s^2 / n, the skewness g = skewness / sqrt(n) and the
+    excess kurtosis k = kurtosis / n; its quantile is mean + s / sqrt(n) * w(z) with the normal quantile z and
+    w = z + g (z^2 - 1) / 6 + k (z^3 - 3 z) / 24 - g^2 (2 z^3 - 5 z) / 36. For |g| <= 0.3 the rest is below 2 % of the
+    half width, which is what 4,000 drawn samples leave to chance.
+    """
+    n, centre = values.shape[-1], values.mean(axis=-1)
+    away = values - centre[..., None]
+    square = (away**2).mean(axis=-1)
+    safe = np.where(square > 0, square, 1)  # all the same: an interval of no width
+    g = (away**3).mean(axis=-1) / safe**1.5 / np.sqrt(n)
+    k = ((away**4).mean(axis=-1) / safe**2 - 3) / n
+    ends = [
+        centre
+        + np.sqrt(square / n) * (z + g * (z**2 - 1) / 6 + k * (z**3 - 3 * z) / 24 - g**2 * (2 * z**3 - 5 * z) / 36)
+        for z in (-NORMAL_QUANTILE, NORMAL_QUANTILE)
+    ]
+    return ends[0], ends[1], np.abs(g) > 0.3
+
+
+def resampled_means(values: np.ndarray, rng_seed: int) -> np.ndarray:
+    """The mean over the last axis in each bootstrap sample, [..., seeds] -> [..., RESAMPLES], in bounded memory."""
+    n = values.shape[-1]
+    if n < MANY:
+        return values @ _resampling_weights(n, rng_seed).T
+    rng, out = np.random.default_rng(rng_seed), np.empty((*values.shape[:-1], RESAMPLES))
+    rows = max(1, 2**22 // n)
+    for first in range(0, RESAMPLES, rows):
+        drawn = rng.integers(0, n, (min(rows, RESAMPLES - first), n), dtype=np.int32)
+        counts = np.stack([np.bincount(one, minlength=n) for one in drawn])
+        out[..., first : first + rows] = values @ (counts.T / n)
+    return out
+
+
+@functools.lru_cache(maxsize=8)
 def _resampling_weights(n: int, rng_seed: int) -> np.ndarray:
     """How much each of n seeds weighs in each bootstrap sample, [RESAMPLES, n]; rows sum to 1."""
     return np.random.default_rng(rng_seed).multinomial(n, np.full(n, 1 / n), size=RESAMPLES) / n
@@ -41,6 +107,12 @@ def metric(data: xr.Dataset, name: str) -> xr.DataArray:
         raise ValueError(f"there is no metric {name!r}; choose one of {', '.join(METRICS)}.")
     values = data[name]
     return values.max("constraint", skipna=False) if "constraint" in values.dims else values
+
+
+def last(data: xr.Dataset, name: str, learner: str | None = None, setting: int = 0) -> np.ndarray:
+    """A cumulative metric at the last episode, [instance, seed]; of the only learner if none is named."""
+    at = {"learner": data.learner.values[0] if learner is None else learner}
+    return metric(data, name).sel(at).isel(episode=-1, setting=setting).transpose("instance", "seed").values
 
 
 def growth_exponent(runs: list[xr.Dataset], name: str) -> xr.Dataset:
@@ -63,10 +135,13 @@ def growth_exponent(runs: list[xr.Dataset], name: str) -> xr.Dataset:
         ends = [metric(run, name).isel(episode=-1) for run in runs]
         samples = [end.transpose("learner", "instance", "setting", "seed").values for end in ends]
         curve = ends[0]
-    weights = [_resampling_weights(s.shape[-1], 0 if along else i) for i, s in enumerate(samples)]
+    if along:
+        drawn = resampled_means(np.stack(samples, axis=-2), 0)  # [..., T, R]: the same seeds at every point
+    else:
+        drawn = np.stack([resampled_means(one, i) for i, one in enumerate(samples)], axis=-2)
     with np.errstate(divide="ignore", invalid="ignore"):
         log_mean = np.log(np.stack([s.mean(axis=-1) for s in samples], axis=-1))[..., None]  # [..., T, 1]
-        log_boot = np.log(np.stack([s @ w.T for s, w in zip(samples, weights, strict=True)], axis=-2))  # [..., T, R]
+        log_boot = np.log(drawn)
     x = np.log(times)
     line = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
     out = {}
@@ -84,3 +159,52 @@ def growth_exponent(runs: list[xr.Dataset], name: str) -> xr.Dataset:
     coords = {dim: curve[dim].values for dim in dims}
     steps = [f"{a:g}-{b:g}" for a, b in itertools.pairwise(times)]
     return xr.Dataset(out, coords=coords | {"step": steps}, attrs={"metric": name, "along_one_run": int(along)})
+
+
+def t_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """95 % interval of the mean over the last axis, by Student's t: [..., n] -> (low [...], high [...]).
+
+    For few independent values (instances, environments): of 3 to 10 the percentile bootstrap covers 74 to 89 %, this
+    95 % if they are normal. One value has no interval: NaN.
+    """
+    from scipy.special import stdtrit
+
+    n = values.shape[-1]
+    mean = values.mean(axis=-1)
+    if n < 2:
+        return np.full_like(mean, np.nan), np.full_like(mean, np.nan)
+    half = stdtrit(n - 1, (1 + LEVEL) / 2) * values.std(axis=-1, ddof=1) / np.sqrt(n)
+    return mean - half, mean + half
+
+
+def over_instances(
+    samples: Sequence[np.ndarray],
+    statistic: Callable[[np.ndarray], np.ndarray],
+    paired: bool = False,
+    resamples: int = 2000,
+) -> tuple[float, float, float]:
+    """A statistic of the logarithms of means over seeds, averaged over instances, with its 95 % interval.
+
+    samples [k] of [instance, seed]; statistic [k, ..., instance] -> [..., instance]. The interval is Student's t over
+    the instances, whose values differ by the instance and by its seeds' luck alike. A single instance has an interval
+    over its seeds only, by the percentile bootstrap; `paired`: the same seeds in all samples, which faced the same
+    luck. NaN where a mean is 0.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        each = statistic(np.log([sample.mean(axis=1) for sample in samples]))  # [instance]
+        if len(each) > 1:
+            low, high = t_interval(each)
+        else:
+            rng = np.random.default_rng(0)
+            sizes = [sample.shape[1] for sample in samples]
+            weights = [rng.multinomial(n, np.full(n, 1 / n), size=resamples) / n for n in sizes]
+            drawn = [(weights[0 if paired else k] @ sample[0])[:, None] for k, sample in enumerate(samples)]
+            low, high = np.quantile(statistic(np.log(drawn)), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(each.mean()), float(low), float(high)
+
+
+def slope(x: Sequence[float]) -> Callable[[np.ndarray], np.ndarray]:
+    """The least-squares slope of logarithms [k, ...] over log x, as a statistic."""
+    log_x = np.log(np.asarray(x, float))
+    line = (log_x - log_x.mean()) / ((log_x - log_x.mean()) ** 2).sum()
+    return lambda logs: np.tensordot(line, logs, 1)

@@ -7,6 +7,7 @@ import pytest
 import xarray as xr
 
 import cpdpo_jax as cp
+from cpdpo_jax.results import netcdf, statistics
 from cpdpo_jax.results.statistics import bootstrap_mean
 from tests.support import random_cmdp
 
@@ -34,6 +35,53 @@ def test_the_interval_equals_scipys():
     theirs = bootstrap((values,), np.mean, method="percentile", n_resamples=20_000, rng=0).confidence_interval
     low, high = bootstrap_mean(values)
     assert (low, high) == pytest.approx((theirs.low, theirs.high), rel=0.03)
+
+
+def test_many_seeds_have_the_interval_that_resampling_gives():
+    """Exponential data of skewness 2, n = 1,500: ends within 5 % of the half width, where 4,000 draws leave 2 % to
+    chance; and 300 intervals at 95 %, whose count of covering ones has a standard deviation of 1.3 %.
+    """
+    samples = np.random.default_rng(3).exponential(size=(300, 1500))
+    low, high = bootstrap_mean(samples)
+    drawn = np.quantile(statistics.resampled_means(samples[:5], 1), [0.025, 0.975], axis=-1)
+    half = (high - low)[:5] / 2
+    assert (np.abs(drawn - [low[:5], high[:5]]) < 0.1 * half).all()
+    assert np.abs((drawn - [low[:5], high[:5]]) / half).mean() < 0.03
+    assert 0.90 <= ((low <= 1) & (high >= 1)).mean() <= 0.99
+
+
+def test_one_seed_that_outweighs_all_is_resampled():
+    """The mean is then Poisson, which no expansion at the normal finds: its lower end is without that seed."""
+    values = np.zeros(1200)
+    values[7] = 1200.0
+    low, high = bootstrap_mean(values)
+    assert (low, high) == (0, 3)
+    both = bootstrap_mean(np.stack([values, np.arange(1200.0)]))
+    assert both[0][0] == 0
+    assert both[0][1] == pytest.approx(599.5 - 1.96 * 346.4 / np.sqrt(1200), rel=1e-3)
+    assert bootstrap_mean(np.ones(1200)) == (1, 1)
+
+
+def test_the_summary_of_many_seeds_takes_little_time_and_memory():
+    import time
+    import tracemalloc
+
+    n, dims = 100_000, ("learner", "instance", "setting", "seed", "episode")
+    values = np.random.default_rng(0).exponential(size=(2, 1, 1, n, 1))
+    data = xr.Dataset(
+        {name: (dims, values) for name in statistics.METRICS},
+        coords={"learner": ["a", "b"], "instance": [0], "setting": ["s"], "seed": np.arange(n), "episode": [10],
+                "instance_name": ("instance", ["x"])},
+        attrs={"interrupted": 0},
+    )  # fmt: skip
+    tracemalloc.start()
+    started = time.process_time()
+    assert f"{values[0].mean():.4g}" in cp.Result(data).summary()
+    assert "a - b" in cp.Result(data).compare("a", "b")
+    spent, (_, peak) = time.process_time() - started, tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert spent < 5
+    assert peak < 50e6
 
 
 def _with_growth(episodes, exponent, rng):
@@ -98,7 +146,7 @@ def test_csv_has_a_row_per_point_and_constraint(result, tmp_path):
 def test_a_failed_write_leaves_the_old_file(result, tmp_path, monkeypatch):
     result.save(tmp_path / "run.nc")
     before = (tmp_path / "run.nc").read_bytes()
-    monkeypatch.setattr(xr.Dataset, "to_netcdf", lambda *a, **k: (_ for _ in ()).throw(OSError("disk full")))
+    monkeypatch.setattr(netcdf, "encode", lambda *a, **k: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
         result.save(tmp_path / "run.nc")
     assert (tmp_path / "run.nc").read_bytes() == before
