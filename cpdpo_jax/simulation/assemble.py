@@ -13,8 +13,10 @@ import numpy as np
 
 from cpdpo_jax.exact.optimum import Solution
 from cpdpo_jax.learners import settings
+from cpdpo_jax.learners.base import Analysis
 from cpdpo_jax.results.result import Result
 from cpdpo_jax.simulation.curves import BlockCurves, empty_curves
+from cpdpo_jax.simulation.hyperparameters import estimates_margin, learning_phases, used_in, with_hyperparameters
 from cpdpo_jax.simulation.lanes import LaneIndex
 from cpdpo_jax.simulation.plan import LearnerPlan
 
@@ -77,7 +79,11 @@ def assemble(
             "multiplier": (per_constraint, full["multiplier"], {"units": "reward per cost"}),
             "multiplier_mean": (per_constraint, full["multiplier_mean"], {"units": "reward per cost"}),
             "epochs": (curve, full["epochs"], {"units": "confidence sets, or LPs solved"}),
-            "infeasible": (curve, full["infeasible"], {"units": "LPs without a solution; NaN: solves none"}),
+            "infeasible": (
+                curve,
+                full["infeasible"],
+                {"units": "LPs without a solution, or episodes of a safe policy"},
+            ),
             "final_policy": (("learner", *LANE_DIMS, "layer", "state", "action"), full["policy"]),
             "believed_slater_margin": (("learner", *LANE_DIMS), full["slater_margin"], {"units": "cost"}),
             "first_non_finite": (("learner", *LANE_DIMS), full["first_bad"], {"units": "episode, 0 for none"}),
@@ -92,6 +98,7 @@ def assemble(
         },
         coords={
             "learner": [plan.learner.name for plan in plans],
+            "extra_knowledge": ("learner", [plan.learner.extra_knowledge or "" for plan in plans]),
             "instance": plans[0].first_instance + np.arange(lead[1]),
             "instance_name": ("instance", list(cmdp.names)),
             "setting": labels,
@@ -100,8 +107,12 @@ def assemble(
             "constraint": np.arange(m),
         },
     )
-    for name, values in _hyperparameters(plans, labels).items():
-        data[f"hyper_{name}"] = (("learner", "instance", "setting"), values)
+    if any(plan.problem.safe is not None for plan in plans):
+        told = [
+            np.full((m, lead[1]), np.nan) if safe is None else safe.cost for safe in (p.problem.safe for p in plans)
+        ]
+        data["safe_cost"] = (("learner", "constraint", "instance"), np.stack(told), {"units": "cost per episode"})
+    data = with_hyperparameters(data, plans, labels, full["slater_margin"])
     if any(plan.truth is not None for plan in plans):
         data = _with_monitor(data, plans, full, curve)
     data.attrs.update(
@@ -122,20 +133,9 @@ def assemble(
         ),
         device=str(jax.devices()[0]),
     )  # fmt: skip
+    if cmdp.unit_names:
+        data.attrs["unit_names"] = json.dumps(cmdp.unit_names)
     return Result(data)
-
-
-def _hyperparameters(plans: list[LearnerPlan], labels: list[str]) -> dict[str, np.ndarray]:
-    """Every hyperparameter of every learner, [learner, instance, setting]; NaN where a learner has none such."""
-    shape = (len(plans), plans[0].cmdp.batch_shape[0], len(labels))
-    values: dict[str, np.ndarray] = {}
-    for p, plan in enumerate(plans):
-        for setting in plan.settings:
-            hyper = settings.resolve(setting, plan.learner, plan.problem)
-            for name, value in hyper._asdict().items():
-                table = values.setdefault(name, np.full(shape, np.nan))
-                table[p, :, labels.index(setting.label)] = value
-    return values
 
 
 def _quantities(plans: list[LearnerPlan]) -> tuple[list[str], list[str]]:
@@ -145,6 +145,21 @@ def _quantities(plans: list[LearnerPlan]) -> tuple[list[str], list[str]]:
     return list(events), list(dict.fromkeys(name for analysis in watched for name in analysis.sums))
 
 
+def _allowed(plan: LearnerPlan, setting: settings.Setting, believed: np.ndarray, analysis: Analysis) -> np.ndarray:
+    """What the theory allows the watched sums at every checkpoint, [points, sums, instances, seeds].
+
+    The bounds of all phases so far are added, as the sums are; each with the constants that it used.
+    """
+    m, points = plan.cmdp.n_constraints, plan.checkpoints
+    total = np.zeros((len(points), len(analysis.sums), believed.size))
+    for phase in learning_phases(plan):
+        problem, hyper = used_in(plan, setting, phase, believed)
+        for c, t in enumerate(points):
+            if t > phase.first:
+                total[c] += analysis.bounds(problem, hyper, m, float(min(t, phase.last) - phase.first))
+    return total.reshape(*total.shape[:2], *believed.shape)
+
+
 def _with_monitor(
     data: xr.Dataset, plans: list[LearnerPlan], full: dict[str, np.ndarray], curve: Sequence[str]
 ) -> xr.Dataset:
@@ -152,7 +167,9 @@ def _with_monitor(
     events, sums = _quantities(plans)
     points, m = plans[0].checkpoints, plans[0].cmdp.n_constraints
     shape = tuple(data.sizes[dim] for dim in ("learner", "instance", "setting"))
-    bound = np.full((*shape, len(points), len(sums)), np.nan)
+    believed = full["slater_margin"]
+    per_seed = (believed.shape[-1],) if estimates_margin(plans) else ()
+    bound = np.full((*shape, *per_seed, len(points), len(sums)), np.nan)
     orders = np.full((2, *shape[:2]), np.nan)
     labels = data.setting.values.tolist()
     for p, plan in enumerate(plans):
@@ -162,16 +179,20 @@ def _with_monitor(
         problem = plan.problem._replace(slater_margin=np.asarray(plan.truth.slater_margin))
         orders[:, p] = analysis.order_terms(problem, m)
         for setting in plan.settings:
-            hyper = settings.resolve(setting, plan.learner, plan.problem)
-            for c, t in enumerate(points):
-                allowed = analysis.bounds(plan.problem, hyper, m, float(t))  # [sums, instances]
-                for i, name in enumerate(analysis.sums):
-                    bound[p, :, labels.index(setting.label), c, sums.index(name)] = allowed[i]
+            at = labels.index(setting.label)
+            margin = believed[p, :, at] if per_seed else np.asarray(plan.problem.slater_margin)[:, None]
+            allowed = _allowed(plan, setting, margin, analysis)  # [points, sums, instances, seeds]
+            for i, name in enumerate(analysis.sums):
+                here = np.moveaxis(allowed[:, i], 0, -1)
+                bound[p, :, at, ..., sums.index(name)] = here if per_seed else here[:, 0]
     return data.assign(
         failures=((*curve, "event"), full["failures"], {"units": "episodes"}),
         slack=((*curve, "event"), full["slack"]),
         watched_sum=((*curve, "quantity"), full["watched"]),
-        watched_bound=(("learner", "instance", "setting", "episode", "quantity"), bound),
+        watched_bound=(
+            ("learner", "instance", "setting", *(["seed"] if per_seed else []), "episode", "quantity"),
+            bound,
+        ),
         regret_order_term=(("learner", "instance"), orders[0], {"long_name": "constant 1, logarithms dropped"}),
         violation_order_term=(("learner", "instance"), orders[1], {"long_name": "constant 1, logarithms dropped"}),
     ).assign_coords(event=events, quantity=sums)

@@ -7,7 +7,6 @@ any number of episodes (the bounds are traced: no recompilation), and how a run 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -16,12 +15,16 @@ import jax.numpy as jnp
 from cpdpo_jax.common.types import Array, Trajectory
 from cpdpo_jax.kernels.cpu.single_function import single_cpu_function
 from cpdpo_jax.kernels.cpu.switch import cpu_acceleration_enabled
+from cpdpo_jax.kernels.loops import unrolled_reduce, unrolled_sum
 from cpdpo_jax.kernels.sums import compensated_add
 from cpdpo_jax.kernels.values import policy_value
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.simulation import monitor
-from cpdpo_jax.simulation.randomness import uniforms
+from cpdpo_jax.simulation.programs import LearnerProgram
+from cpdpo_jax.simulation.randomness import init_key, uniforms, update_key
 from cpdpo_jax.simulation.rollout import Model, rollout
+
+SUM_TOLERANCE = 1e-3  # of the probabilities of a state: far above float32's rounding
 
 
 class LaneInputs(NamedTuple):
@@ -43,6 +46,14 @@ class Sums(NamedTuple):
     multipliers: Array  # [M,B]
 
 
+class Played(NamedTuple):
+    """How far what was played so far was from a policy."""
+
+    sum_error: Array  # [B] the largest |sum_a pi(a|x) - 1| of all episodes and states
+    least: Array  # [B] the least probability; at an action that is not allowed, minus its probability
+    first_improper: Array  # [B] int32, first episode that played no policy; -1: none
+
+
 class LoopState(NamedTuple):
     """What changes along a run; a pytree of arrays, so that it can be stored and taken up again."""
 
@@ -52,6 +63,7 @@ class LoopState(NamedTuple):
     gaps: Array  # [1+M,B] of the last episode: OPT - V(r), then V(g_i) - alpha_i
     info: Info  # of the last episode
     first_bad: Array  # [B] int32, first episode with a value that is not finite; -1: none
+    played: Played  # whether all that was played were policies
     watch: monitor.Watch | None = None
 
 
@@ -64,27 +76,48 @@ class Episode(NamedTuple):
     info: Info
 
 
-def play(learner: Learner, noise: str, lanes: LaneInputs, state: Any, draws: jax.Array) -> tuple[Any, Episode]:
-    """One episode on the given uniforms [L,3+M,B]: play, evaluate exactly, update."""
+def play(
+    learner: Learner, noise: str, lanes: LaneInputs, state: Any, draws: jax.Array, t: jax.Array
+) -> tuple[Any, Episode]:
+    """Episode t on the given uniforms [L,3+M,B]: play, evaluate exactly, update."""
     policy = learner.policy(lanes.problem, lanes.hyper, state)
     trajectory = rollout(lanes.model, policy, draws, noise)
     values = policy_value(lanes.model.transition, policy, lanes.model.payoff)[:, 0, 0]
     gaps = jnp.concatenate([lanes.optimum[None] - values[:1], values[1:] - lanes.problem.threshold])
-    state, info = learner.update(lanes.problem, lanes.hyper, state, policy, trajectory)
+    own = (update_key(lanes.keys, t),) if learner.randomness else ()
+    state, info = learner.update(lanes.problem, lanes.hyper, state, policy, trajectory, *own)
     return state, Episode(policy=policy, trajectory=trajectory, gaps=gaps, info=info)
 
 
-def begin(learner: Learner, lanes: LaneInputs) -> LoopState:
-    """Before the first episode. Every leaf has a buffer of its own: `advance` takes them over."""
+def _over_all(values: jax.Array, axes: int, combine: Any) -> jax.Array:
+    """The largest or least over the first axes, by halves: XLA has no code for a fused reduction inside a function."""
+    values, rest = values.reshape(-1, *values.shape[axes:]), None
+    while len(values) > 1:
+        half = len(values) // 2
+        if len(values) % 2:
+            rest = values[-1] if rest is None else combine(rest, values[-1])
+        values = combine(values[:half], values[half : 2 * half])
+    return values[0] if rest is None else combine(values[0], rest)
+
+
+def start(learner: Learner, lanes: LaneInputs, t: Array | int) -> Any:
+    """The learner's state before episode t, the first of a phase."""
+    own = (init_key(lanes.keys, t),) if learner.randomness else ()
+    return learner.init(lanes.problem, lanes.hyper, *own)
+
+
+def begin(learner: Learner, lanes: LaneInputs, t: Array | int = 0) -> LoopState:
+    """Before episode t, the first of a phase. Every leaf has a buffer of its own: `advance` takes them over."""
     n_constraints, n_lanes = lanes.problem.threshold.shape
-    dtype = lanes.optimum.dtype
+    dtype, count = lanes.optimum.dtype, jnp.zeros(n_lanes, jnp.int32)
     state = LoopState(
-        learner=learner.init(lanes.problem, lanes.hyper),
+        learner=start(learner, lanes, t),
         sums=zero_sums(n_constraints, n_lanes, dtype),
         carry=zero_sums(n_constraints, n_lanes, dtype),
         gaps=jnp.zeros((1 + n_constraints, n_lanes), dtype),
-        info=Info(jnp.zeros((n_constraints, n_lanes), dtype), jnp.zeros(n_lanes, jnp.int32)),
+        info=Info(jnp.zeros((n_constraints, n_lanes), dtype), count, count if learner.extra_knowledge else None),
         first_bad=jnp.full(n_lanes, -1, jnp.int32),
+        played=Played(jnp.zeros(n_lanes, dtype), jnp.ones(n_lanes, dtype), jnp.full(n_lanes, -1, jnp.int32)),
         watch=monitor.start(learner.analysis, n_lanes, dtype) if lanes.truth and learner.analysis else None,
     )
     return jax.tree.map(jnp.copy, state)
@@ -100,14 +133,31 @@ def episode(learner: Learner, noise: str, lanes: LaneInputs, state: LoopState, t
     """Episode t of every lane: draw its luck, play, evaluate, update, add up."""
     n_layers, n_constraints = lanes.problem.action_mask.shape[0], lanes.problem.threshold.shape[0]
     draws = uniforms(lanes.keys, t, (n_layers, 3 + n_constraints)).astype(lanes.optimum.dtype)
-    after, played = play(learner, noise, lanes, state.learner, draws)
+    after, played = play(learner, noise, lanes, state.learner, draws, t)
     terms = Sums(strong=jnp.maximum(played.gaps, 0), weak=played.gaps, multipliers=played.info.multipliers)
     sums, carry = compensated_add(state.sums, state.carry, terms)
     bad = (state.first_bad < 0) & ~jnp.isfinite(played.gaps[0])
+    checked = check_played(state.played, played.policy, lanes.problem.action_mask, t)
     watch = None
     if state.watch is not None and learner.analysis is not None:
         watch = monitor.observe(state.watch, learner.analysis, lanes, state.learner, after, played)
-    return LoopState(after, sums, carry, played.gaps, played.info, jnp.where(bad, t, state.first_bad), watch)
+    first_bad = jnp.where(bad, t, state.first_bad)
+    return LoopState(after, sums, carry, played.gaps, played.info, first_bad, checked, watch)
+
+
+def check_played(before: Played, policy: jax.Array, mask: jax.Array, t: jax.Array) -> Played:
+    """Take episode t's policy into account; policy and mask [L,S,A,B]. One that is not finite is `first_bad`'s."""
+    n_actions = policy.shape[2]
+    total = unrolled_sum(n_actions, lambda a: policy[:, :, a])
+    real = unrolled_reduce(n_actions, lambda a: mask[:, :, a], jnp.logical_or)
+    error = _over_all(jnp.abs(total - real.astype(policy.dtype)), 2, jnp.maximum)
+    least = _over_all(jnp.where(mask, policy, -jnp.abs(policy)), 3, jnp.minimum)
+    improper = (before.first_improper < 0) & ((error > SUM_TOLERANCE) | (least < 0))
+    return Played(
+        sum_error=jnp.maximum(before.sum_error, error),
+        least=jnp.minimum(before.least, least),
+        first_improper=jnp.where(improper, t, before.first_improper),
+    )
 
 
 def advance(learner: Learner, noise: str, lanes: LaneInputs, state: LoopState, first: Array, last: Array) -> LoopState:
@@ -128,6 +178,8 @@ def advance_whole(
     first: jax.Array,
     last: jax.Array,
     stretch: int = 1,
+    *,
+    single: bool = True,
 ) -> tuple[LoopState, Any]:
     """`advance`, and what `single_cpu_function` wants returned.
 
@@ -144,13 +196,22 @@ def advance_whole(
         return jax.lax.scan(step, state, times, unroll=stretch == 1)[0]
 
     begin, end = first // stretch, last // stretch
-    return single_cpu_function(lambda state: jax.lax.fori_loop(begin, end, stretches, state), state)
+
+    def loop(state: LoopState) -> LoopState:
+        return jax.lax.fori_loop(begin, end, stretches, state)
+
+    return single_cpu_function(loop, state) if single else (loop(state), [])
 
 
-_compiled = partial(jax.jit, static_argnames=("learner", "noise", "stretch"), donate_argnames="state")
-_plain = _compiled(advance_whole)
+def _advance_in_pieces(learner: Learner, *arguments: Any) -> tuple[LoopState, Any]:
+    return advance_whole(learner, *arguments, single=False)
+
+
+_AS_JITTED: Any = {"static_argnums": (0, 5), "donate_argnums": 2}  # noise, stretch; state
+_plain = LearnerProgram(advance_whole, **_AS_JITTED)
 # vectors of 512 bits, not 256: a fifth less time on a CPU that has them (not inside another jit, for its options)
-_for_cpu = _compiled(advance_whole, compiler_options={"xla_cpu_prefer_vector_width": 512})
+_WIDE: Any = {"compiler_options": {"xla_cpu_prefer_vector_width": 512}} | _AS_JITTED
+_for_cpu = LearnerProgram(advance_whole, otherwise=LearnerProgram(_advance_in_pieces, **_WIDE), **_WIDE)
 
 
 def replay(
@@ -165,9 +226,11 @@ def replay(
     `record` says what to keep of the learner's state after each update.
     """
 
-    def step(state: Any, draw: jax.Array) -> tuple[Any, tuple[Episode, Any]]:
-        state, played = play(learner, noise, lanes, state, draw)
+    def step(state: Any, given: tuple[jax.Array, jax.Array]) -> tuple[Any, tuple[Episode, Any]]:
+        draw, t = given
+        state, played = play(learner, noise, lanes, state, draw, t)
         return state, (played, record(state))
 
-    state, (episodes, records) = jax.lax.scan(step, learner.init(lanes.problem, lanes.hyper), draws)
+    times = jnp.arange(len(draws), dtype=jnp.int32)
+    state, (episodes, records) = jax.lax.scan(step, start(learner, lanes, 0), (draws, times))
     return state, episodes, records

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -31,6 +32,9 @@ class BlockCurves(NamedTuple):
     done: np.ndarray  # [] episodes done
 
 
+AT_CHECKPOINTS = tuple(BlockCurves._fields[: BlockCurves._fields.index("policy")])
+
+
 def empty_curves(n_checkpoints: int, cmdp: CMDP, n_lanes: int, analysis: Analysis | None) -> BlockCurves:
     """All NaN, nothing done."""
     n, m = n_checkpoints, cmdp.n_constraints
@@ -58,7 +62,7 @@ def empty_curves(n_checkpoints: int, cmdp: CMDP, n_lanes: int, analysis: Analysi
 
 
 def write(curves: BlockCurves, at: int, t: int, state: compiled_loop.LoopState) -> None:
-    """Put the sums so far at a checkpoint."""
+    """Put the sums so far at a checkpoint; NaN for a lane that has had a value that is not finite."""
     exact = jax.tree.map(lambda sums, lost: np.asarray(sums, float) - np.asarray(lost, float), state.sums, state.carry)
     curves.strong[at], curves.weak[at], curves.multiplier_mean[at] = exact.strong, exact.weak, exact.multipliers / t
     curves.multiplier[at], curves.gaps[at], curves.epochs[at] = state.info.multipliers, state.gaps, state.info.epochs
@@ -67,6 +71,27 @@ def write(curves: BlockCurves, at: int, t: int, state: compiled_loop.LoopState) 
     if state.watch is not None:
         curves.failures[at], curves.slack[at] = state.watch.failures, state.watch.slack
         curves.watched[at] = np.asarray(state.watch.sums, float) - np.asarray(state.watch.carry, float)
+    bad = np.asarray(state.first_bad) >= 0
+    for name in AT_CHECKPOINTS:
+        getattr(curves, name)[at][..., bad] = np.nan
+
+
+def refuse_improper(played: compiled_loop.Played, learner: str, describe: Callable[[int], str]) -> None:
+    """Refuse a run in which a lane played what is not a policy: its metrics mean nothing. `describe` names a lane."""
+    first = np.asarray(played.first_improper)
+    if (first < 0).all():
+        return
+    lane = int(np.argmin(np.where(first < 0, np.iinfo(np.int32).max, first)))
+    error, least = float(np.asarray(played.sum_error)[lane]), float(np.asarray(played.least)[lane])
+    what = (
+        f"the probabilities of a state sum to 1 only up to {error:.3g}" if error > compiled_loop.SUM_TOLERANCE else ""
+    )
+    below = f"a probability is {least:.3g}, or minus that at an action that is not allowed" if least < 0 else ""
+    raise ValueError(
+        f"learner {learner!r} plays something that is not a policy, first in episode {first[lane] + 1} of "
+        f"{describe(lane)}: {' and '.join(filter(None, (what, below)))}; its `policy` must return probabilities that "
+        "sum to 1 over the actions of problem.action_mask, and 0 elsewhere."
+    )
 
 
 def check_policy(policy: np.ndarray, mask: np.ndarray, name: str) -> None:

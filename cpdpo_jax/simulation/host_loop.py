@@ -15,20 +15,27 @@ import numpy as np
 from cpdpo_jax.common.types import Trajectory
 from cpdpo_jax.exact.lp import evaluate
 from cpdpo_jax.learners.base import Info, Learner
-from cpdpo_jax.simulation.compiled_loop import LaneInputs, LoopState, Sums
-from cpdpo_jax.simulation.randomness import threefry2x32
+from cpdpo_jax.simulation.compiled_loop import SUM_TOLERANCE, LaneInputs, LoopState, Played, Sums
+from cpdpo_jax.simulation.randomness import init_key, threefry2x32, update_key
 from cpdpo_jax.simulation.rollout import sample
 
 DRAWN = 256  # episodes whose uniforms are made at once
 
 
-def begin(learner: Learner, lanes: LaneInputs) -> LoopState:
-    """Before the first episode."""
+def begin(learner: Learner, lanes: LaneInputs, t: int = 0) -> LoopState:
+    """Before episode t, the first of a phase."""
     n_constraints, n_lanes = lanes.problem.threshold.shape
     gaps, count = np.zeros((1 + n_constraints, n_lanes)), np.zeros(n_lanes, np.int32)
     sums = Sums(strong=gaps, weak=gaps, multipliers=gaps[1:])
-    states = [learner.init(one.problem, one.hyper) for one in (lane(lanes, b) for b in range(n_lanes))]
-    return LoopState(_stacked(states), sums, sums, gaps, Info(gaps[1:], count, count), np.full(n_lanes, -1, np.int32))
+    states = [_start(learner, lane(lanes, b), t) for b in range(n_lanes)]
+    none = np.full(n_lanes, -1, np.int32)
+    played = Played(np.zeros(n_lanes), np.ones(n_lanes), none)
+    return LoopState(_stacked(states), sums, sums, gaps, Info(gaps[1:], count, count), none, played)
+
+
+def _start(learner: Learner, one: LaneInputs, t: int) -> Any:
+    own = (init_key(one.keys, t),) if learner.randomness else ()
+    return learner.init(one.problem, one.hyper, *own)
 
 
 def advance(learner: Learner, noise: str, lanes: LaneInputs, state: LoopState, first: int, last: int) -> LoopState:
@@ -102,8 +109,8 @@ def _advance_lane(
     strong, weak, multipliers = (
         np.asarray(one, float) - lost for one, lost in zip(state.sums, state.carry, strict=True)
     )
-    first_bad, gaps, evaluated = state.first_bad, state.gaps, None
-    for t in range(first, last):
+    first_bad, gaps, evaluated, played = state.first_bad, state.gaps, None, state.played
+    for t in range(first, last if first_bad < 0 else first):  # a lane that is not finite stands still
         if (t - first) % DRAWN == 0:
             draws = uniforms(lanes.keys, t, min(t + DRAWN, last), shape)
         policy = learner.policy(problem, lanes.hyper, learned)
@@ -111,14 +118,26 @@ def _advance_lane(
         if policy is not evaluated:
             values, evaluated = evaluate(model.transition, policy, model.payoff), policy
             gaps = np.append(lanes.optimum - values[0], values[1:] - problem.threshold)
-        learned, info = learner.update(problem, lanes.hyper, learned, policy, trajectory)
-        strong, weak, multipliers = strong + np.maximum(gaps, 0), weak + gaps, multipliers + info.multipliers
-        if first_bad < 0 and not np.isfinite(gaps[0]):
+            played = _check_played(played, policy, problem.action_mask, t)
+        if not np.isfinite(gaps[0]):
             first_bad = np.array(t, np.int32)
+            break
+        own = (update_key(lanes.keys, t),) if learner.randomness else ()
+        learned, info = learner.update(problem, lanes.hyper, learned, policy, trajectory, *own)
+        strong, weak, multipliers = strong + np.maximum(gaps, 0), weak + gaps, multipliers + info.multipliers
     none = np.zeros((), np.int32)
     info = info if info.infeasible is not None else info._replace(infeasible=none)
     sums = Sums(strong, weak, multipliers)
-    return LoopState(learned, sums, jax.tree.map(np.zeros_like, sums), gaps, info, first_bad)
+    return LoopState(learned, sums, jax.tree.map(np.zeros_like, sums), gaps, info, first_bad, played)
+
+
+def _check_played(before: Played, policy: np.ndarray, mask: np.ndarray, t: int) -> Played:
+    """`compiled_loop.check_played` for one lane."""
+    error = np.abs(policy.sum(axis=2) - mask.any(axis=2)).max()
+    least = np.where(mask, policy, -np.abs(policy)).min()
+    improper = before.first_improper < 0 and (error > SUM_TOLERANCE or least < 0)
+    first = np.array(t, np.int32) if improper else before.first_improper
+    return Played(np.maximum(before.sum_error, error), np.minimum(before.least, least), first)
 
 
 def _stacked(trees: list[Any]) -> Any:

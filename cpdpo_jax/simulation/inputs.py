@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from cpdpo_jax.common.types import CMDP
@@ -34,7 +33,13 @@ def seeds(value: int | Sequence[int]) -> np.ndarray:
     if np.ndim(value) == 0:
         return np.arange(whole("seeds", value))
     numbers = np.asarray(value)
-    if numbers.size == 0 or numbers.dtype.kind not in "iu" or (numbers < 0).any() or (numbers >= 2**32).any():
+    if (
+        numbers.ndim != 1
+        or numbers.size == 0
+        or numbers.dtype.kind not in "iu"
+        or (numbers < 0).any()
+        or (numbers >= 2**32).any()
+    ):
         raise ValueError(f"seeds = {value!r} are not whole numbers from 0 to 2^32-1; give how many, or a list of them.")
     if len(set(numbers.tolist())) < numbers.size:
         raise ValueError(f"seeds = {value!r} has a seed twice; its two runs would be the same.")
@@ -53,13 +58,6 @@ def checkpoints(value: int | str | Sequence[int], episodes: int) -> np.ndarray:
         if points[-1] > episodes:
             raise ValueError(f"checkpoints = {value!r} are not all from 1 to episodes = {episodes}.")
     return points if points[-1] == episodes else np.append(points, episodes)
-
-
-def dtype(name: str) -> np.dtype:
-    """The type of a run's arrays; float64 only if jax computes in it."""
-    if name == "float64" and not jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
-        raise ValueError("dtype = 'float64' needs jax.config.update('jax_enable_x64', True) before the first array.")
-    return np.dtype(name)
 
 
 def slater_margin(rho: Any, cmdp: CMDP, solution: Solution, learners: list[Learner]) -> tuple[np.ndarray, int]:

@@ -1,8 +1,9 @@
 """Lanes: the (instance, setting, seed) of each run in a block, how a plan is cut into blocks, and their arrays.
 
-Results do not depend on how lanes are cut: draws are a function of the lane alone, and every block is padded to a
-multiple of `LANE_MULTIPLE`, so that each lane is computed by vector code. Learners that run on the host have narrow
-blocks without padding.
+Results do not depend on how lanes are cut into blocks of one width: draws are a function of the lane alone, and every
+block is padded to a multiple of `LANE_MULTIPLE`, so that each lane is computed by vector code. Another width is another
+program: at 3 x 3 x 2 the compiler rounds some values otherwise with 32 lanes than with 64. Learners that run on the
+host have narrow blocks without padding.
 """
 
 from __future__ import annotations
@@ -44,6 +45,15 @@ class LaneIndex(NamedTuple):
         return int(self.real.sum())
 
 
+def describe_lane(plan: LearnerPlan, lane: LaneIndex, b: int) -> str:
+    """A lane in words, for errors."""
+    instance = int(lane.instance[b])
+    return (
+        f"seed {lane.seed[b]} on instance {plan.cmdp.names[instance]!r} (number {plan.first_instance + instance}), "
+        f"setting {plan.settings[lane.setting[b]].label!r}"
+    )
+
+
 def padded(instance: np.ndarray, setting: np.ndarray, seed: np.ndarray, width: int) -> LaneIndex:
     """A block of `width` lanes, those that are missing repeat the last one."""
     real = np.arange(width) < len(seed)
@@ -73,18 +83,38 @@ def _width(plan: LearnerPlan, count: int, block: int | None, workers: int, platf
     if plan.on_host:
         width = block or min(HOST_LANES, math.ceil(count / workers))
         return width, width
-    wanted, multiple = block, LANE_MULTIPLE
-    if wanted is None:
-        n_layers, n_states, n_actions = plan.cmdp.reward.shape[:3]
-        bytes_per_lane = 16 * n_layers * n_states * n_actions * (n_states + 4)
-        fits = CACHE_BYTES // bytes_per_lane if platform == "cpu" else DEVICE_LANES
-        wanted = min(fits, math.ceil(count / workers))
-        multiple = 2 * LANE_MULTIPLE if wanted >= 2 * LANE_MULTIPLE else LANE_MULTIPLE  # whole rounds of vector code
-        wanted = wanted // multiple * multiple
-    width = max(1, math.ceil(wanted / multiple)) * multiple
+    if block is None:
+        width = whole_rounds(min(lanes_that_fit(plan.cmdp.reward.shape[:3], platform), math.ceil(count / workers)))
+    else:
+        width = math.ceil(block / LANE_MULTIPLE) * LANE_MULTIPLE
     if block is None and platform == "cpu" and plan.cmdp.n_states > MAX_UNROLLED_STATES:  # see `kernels.cpu`
         return width, min(width, math.ceil(count / workers))
     return width, width
+
+
+def bytes_per_lane(shape: Sequence[int]) -> int:
+    """About what a lane takes: counts, confidence sets, sums and scratch of an instance of shape (L, S, A)."""
+    n_layers, n_states, n_actions = shape
+    return 16 * n_layers * n_states * n_actions * (n_states + 4)
+
+
+def lanes_that_fit(shape: Sequence[int], platform: str) -> int:
+    """The most lanes of a block: on a CPU those that stay in the cache, else those that half of the memory holds."""
+    if platform == "cpu":
+        return CACHE_BYTES // bytes_per_lane(shape)
+    memory = _device_memory()
+    return DEVICE_LANES if memory is None else min(DEVICE_LANES, memory // 2 // bytes_per_lane(shape))
+
+
+def _device_memory() -> int | None:
+    """Bytes that jax may use on its device; None where it does not say."""
+    return (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
+
+
+def whole_rounds(lanes: int) -> int:
+    """At most so many lanes, but a multiple of `LANE_MULTIPLE`, or of twice that: whole rounds of vector code."""
+    multiple = 2 * LANE_MULTIPLE if lanes >= 2 * LANE_MULTIPLE else LANE_MULTIPLE
+    return max(1, lanes // multiple) * multiple
 
 
 def total(blocks: Sequence[LaneIndex]) -> int:

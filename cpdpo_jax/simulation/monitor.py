@@ -16,7 +16,7 @@ from cpdpo_jax.common.types import CMDP, Array
 from cpdpo_jax.exact.lp import evaluate, occupancy
 from cpdpo_jax.exact.optimum import Solution
 from cpdpo_jax.kernels.sums import compensated_add
-from cpdpo_jax.learners.base import Analysis, Learner, Watched
+from cpdpo_jax.learners.base import Analysis, Info, Learner, Watched
 
 
 class Truth(NamedTuple):
@@ -35,6 +35,14 @@ class Watch(NamedTuple):
     slack: jax.Array  # [events,B] the least margin by which it held (negative: failed)
     sums: jax.Array  # [sums,B] over all episodes
     carry: jax.Array  # [sums,B] what they lost to rounding
+
+
+class Seen(NamedTuple):
+    """What of an episode is looked at."""
+
+    policy: jax.Array  # [L,S,A,B]
+    gaps: jax.Array  # [1+M,B]
+    info: Info
 
 
 def truth(learner: Learner, cmdp: CMDP, solution: Solution) -> Truth:
@@ -75,4 +83,4 @@ def observe(watch: Watch, analysis: Analysis, lanes: Any, before: Any, after: An
     )
     sums, carry = compensated_add(watch.sums, watch.carry, terms)
     failed = ~(slack >= 0)  # what is not a number has failed
-    return Watch(watch.failures + failed, jnp.minimum(watch.slack, slack), sums, carry)
+    return Watch(watch.failures + failed.astype(jnp.int32), jnp.minimum(watch.slack, slack), sums, carry)

@@ -90,6 +90,12 @@ def _horizon(value: Any) -> str:
     return value
 
 
+def _safety(value: Any) -> float:
+    if not isinstance(value, numbers.Real) or isinstance(value, bool) or not 0 < float(value) <= 1:
+        raise ValueError(f"safety = {value!r} is not a share of the Slater margin; give a number above 0, at most 1.")
+    return float(value)
+
+
 def _monitor(value: Any) -> bool:
     if not isinstance(value, bool | np.bool_):
         raise ValueError(f"monitor = {value!r} is not true or false.")
@@ -98,7 +104,7 @@ def _monitor(value: Any) -> bool:
 
 def _dtype(value: Any) -> str:
     try:
-        name = np.dtype(value).name
+        name = "" if value is None else np.dtype(value).name  # NumPy takes None for float64
     except TypeError:
         name = ""
     if name not in ("float32", "float64"):
@@ -138,7 +144,14 @@ class Options:
         "true|false",
         "watch the learner's analysis in every episode (`result.monitor_table()`)",
     )
-    dtype: str = _option("float32", _dtype, "NAME", '"float32", or "float64" (needs jax_enable_x64)')
+    safety: float = _option(
+        0.5,
+        _safety,
+        "SHARE",
+        "of the Slater margin that is kept by the safe policy handed to learners that declare to need one: from 1, the "
+        "safest policy of all, towards 0, the optimum",
+    )
+    dtype: str = _option("float32", _dtype, "NAME", '"float32", or "float64", whatever jax_enable_x64 is')
 
     def __post_init__(self) -> None:
         for entry in fields(self):

@@ -17,7 +17,7 @@ from cpdpo_jax.exact import optimum
 from cpdpo_jax.learners import base, settings
 from cpdpo_jax.learners.base import Learner, Problem
 from cpdpo_jax.learners.fixed import UNIFORM
-from cpdpo_jax.simulation import inputs, monitor
+from cpdpo_jax.simulation import inputs, knowledge, monitor
 from cpdpo_jax.simulation.options import Options, whole
 
 FIRST_DOUBLING = 1024  # episodes of the first phase when T is unknown
@@ -85,12 +85,16 @@ def prepare(
     solution: optimum.Solution | None = None,
 ) -> SimulationPlan:
     """Check everything `simulate` is given, before any work is done; `solution` spares solving the instances again."""
-    learners = [base.get(name) for name in ([learner] if isinstance(learner, str | Learner) else learner)]
+    several = [learner] if isinstance(learner, str | Learner) else learner
+    if not isinstance(several, list | tuple) or not all(isinstance(one, str | Learner) for one in several):
+        raise ValueError(
+            f"learner is a {type(learner).__name__}; give a learner's name, a Learner, or a list of those."
+        )
+    learners = [base.get(name) for name in several]
     cmdp = inputs.batch(cmdp)
     episodes = whole("episodes", episodes)
     seed_numbers = inputs.seeds(seeds)
     points = inputs.checkpoints(options.checkpoints, episodes)
-    dtype = inputs.dtype(options.dtype)
     names = [chosen.name for chosen in learners]
     if not names or len(set(names)) < len(names):
         what = "no learner is named" if not names else "the same learner is named twice"
@@ -105,12 +109,12 @@ def prepare(
         LearnerPlan(
             phases=phases(chosen, episodes, explored, options.horizon),
             cmdp=cmdp,
-            problem=problem,
+            problem=knowledge.problem_for(chosen, problem, cmdp, solution, options.safety),
             settings=by_learner[chosen.name],
             optimum=np.asarray(solution.value),
             truth=monitor.truth(chosen, cmdp, solution) if options.monitor else None,
             key=options.key,
-            dtype=dtype,
+            dtype=np.dtype(options.dtype),
             checkpoints=points,
             known_policy=getattr(solution, chosen.plays) if chosen.plays else None,
         )
@@ -118,7 +122,7 @@ def prepare(
     ]
     for plan in plans:
         for setting in plan.settings:
-            settings.resolve(setting, plan.learner, problem)  # errors before any work is done
+            settings.resolve(setting, plan.learner, plan.problem)  # errors before any work is done
     asked = {"episodes": episodes, "delta": options.delta, "rho": str(options.rho), "horizon": options.horizon}
     return SimulationPlan(plans, seed_numbers, solution, asked)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -11,6 +12,7 @@ import numpy as np
 from cpdpo_jax.common.types import CMDP, Trajectory
 from cpdpo_jax.kernels.lookup import at_index, at_pairs
 from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES, unrolled_sum
+from cpdpo_jax.kernels.target import for_accelerator
 
 
 class Model(NamedTuple):
@@ -54,12 +56,24 @@ def rollout(model: Model, policy: jax.Array, uniforms: jax.Array, noise: str) ->
     Column 0 draws the action and column 1 the next state (the first whose cumulative probability exceeds the
     uniform), column 2 the reward and column 3+i cost i.
     """
-    n_layers, n_states, n_actions = policy.shape[:3]
-    lanes = uniforms.shape[2:]
+    n_states, n_actions = policy.shape[1:3]
     until = [policy[:, :, 0]]
     for a in range(1, n_actions):
         until.append(until[-1] + policy[:, :, a])
     until = jnp.where(model.last_action, 2, jnp.stack(until, axis=2))  # [L,S,A,B]
+    if for_accelerator() and n_states <= MAX_UNROLLED_STATES:
+        states, actions = _walk_all_at_once(model, until, uniforms)
+    else:
+        states, actions = _walk(model, until, uniforms)
+    mean = at_pairs(states, actions, model.payoff)  # [1+M,L,B]
+    drawn = sample(mean, jnp.moveaxis(uniforms[:, 2:], 1, 0), model.concentration, noise)
+    return Trajectory(state=states, action=actions, reward=drawn[0], cost=drawn[1:])
+
+
+def _walk(model: Model, until: jax.Array, uniforms: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """States and actions [L,B] int32, layer by layer; until [L,S,A,B] are the policy's cumulative probabilities."""
+    n_layers, n_states, n_actions, *_ = until.shape
+    lanes = uniforms.shape[2:]
     states = jnp.zeros((n_layers, *lanes), jnp.int32)
     actions = jnp.zeros((n_layers, *lanes), jnp.int32)
     for k in range(n_layers):
@@ -74,9 +88,27 @@ def rollout(model: Model, policy: jax.Array, uniforms: jax.Array, noise: str) ->
             row = at_index(actions[k], at_index(states[k], arrival))
         passed = (row <= uniforms[k, 1]).astype(jnp.int32)
         states = states.at[k + 1].set(unrolled_sum(n_states, lambda y, passed=passed: passed[y]))
-    mean = at_pairs(states, actions, model.payoff)  # [1+M,L,B]
-    drawn = sample(mean, jnp.moveaxis(uniforms[:, 2:], 1, 0), model.concentration, noise)
-    return Trajectory(state=states, action=actions, reward=drawn[0], cost=drawn[1:])
+    return states, actions
+
+
+def _walk_all_at_once(model: Model, until: jax.Array, uniforms: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """`_walk` for an accelerator: where every state of every layer would lead, then the path through that.
+
+    S times the draws, but two kernels where the walk takes two a layer; the same comparisons of the same numbers.
+    """
+    n_layers, n_states, n_actions, *_ = until.shape
+    passed = (until <= uniforms[:, 0, None, None]).astype(jnp.int32)
+    action = unrolled_sum(n_actions, lambda a: passed[:, :, a])  # [L,S,B] the action that every state would draw
+    rows = jnp.broadcast_to(model.arrival[:, :, 0], (n_layers - 1, n_states, n_states, *action.shape[2:]))
+    for a in range(1, n_actions):
+        rows = jnp.where((action[:-1] == a)[:, :, None], model.arrival[:, :, a], rows)
+    passed = (rows <= uniforms[:-1, 1, None, None]).astype(jnp.int32)
+    follows = unrolled_sum(n_states, lambda y: passed[:, :, y])  # [L-1,S,B] the state that every state would lead to
+    states = [jnp.zeros(action.shape[2:], jnp.int32)]
+    for k in range(n_layers - 1):
+        states.append(at_index(states[-1], follows[k]))
+    actions = [at_index(state, action[k]) for k, state in enumerate(states)]
+    return jnp.stack(states), jnp.stack(actions)
 
 
 def sample(mean: jax.Array, uniform: jax.Array, concentration: jax.Array, noise: str) -> jax.Array:
@@ -90,6 +122,6 @@ def sample(mean: jax.Array, uniform: jax.Array, concentration: jax.Array, noise:
     shape_b = jnp.broadcast_to((1 - mean) * concentration, uniform.shape).ravel()
     keys = jax.vmap(jax.random.key)(bits)
     tiny = jnp.finfo(mean.dtype).tiny  # a mean of 0 or 1 has no beta distribution: the sample is the mean
-    draw = jax.vmap(jax.random.beta)(keys, jnp.maximum(shape_a, tiny), jnp.maximum(shape_b, tiny))
-    draw = draw.astype(mean.dtype).reshape(uniform.shape)
+    beta = partial(jax.random.beta, dtype=mean.dtype)  # not float64 because it could be
+    draw = jax.vmap(beta)(keys, jnp.maximum(shape_a, tiny), jnp.maximum(shape_b, tiny)).reshape(uniform.shape)
     return jnp.where((mean <= 0) | (mean >= 1), mean, draw)

@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from cpdpo_jax.common.types import CMDP
@@ -15,10 +14,10 @@ from cpdpo_jax.results.result import NonFiniteError, Result
 from cpdpo_jax.simulation.assemble import assemble
 from cpdpo_jax.simulation.blocks import compile_block, run_block
 from cpdpo_jax.simulation.curves import BlockCurves
-from cpdpo_jax.simulation.lanes import LaneIndex, cut
+from cpdpo_jax.simulation.lanes import LaneIndex, cut, describe_lane
 from cpdpo_jax.simulation.options import Options, takes_options, whole
 from cpdpo_jax.simulation.plan import LearnerPlan, prepare
-from cpdpo_jax.simulation.workers import Job, how_many, run_jobs, use_compilation_cache
+from cpdpo_jax.simulation.workers import Job, devices, how_many, run_jobs, use_compilation_cache
 
 
 @takes_options
@@ -39,16 +38,17 @@ def simulate(
     cmdp         an environment's name, a CMDP, a batch (`stack`), or a list of one shape
     seeds        how many (0, 1, ...), or which; a seed's luck depends on (key, instance's position, seed) alone
     hparams      "tuned", "theory", values or a grid (see `learners.settings`), or a dict of those by learner's name
-    block        lanes per call to a device; None fits the cache. Results do not depend on it.
+    block        lanes per call to a device; None fits the cache. Results do not depend on it but for rounding at some
+                 sizes (docs/metrics.md): give the same width to compare bit by bit.
     progress     show a bar with the time left, on a terminal
     @OPTIONS
 
     Ctrl-C returns what is done, marked as interrupted.
     """
     block = None if block is None else whole("block", block)
+    platform, workers = devices()[0].platform, how_many()
     use_compilation_cache()
     plan = prepare(learner, cmdp, episodes=episodes, seeds=seeds, hparams=hparams, options=Options.made_of(options))
-    platform, workers = jax.local_devices()[0].platform, how_many()
     blocks = [
         (p, lane)
         for p, learner_plan in enumerate(plan.learners)
@@ -59,8 +59,7 @@ def simulate(
     seconds = time.perf_counter() - started
     pieces = [(p, lane, told) for (p, lane), told in zip(blocks, curves, strict=True) if told is not None]
     result = assemble(plan.learners, pieces, plan.seeds, plan.solution, plan.asked, seconds, interrupted)
-    for p, lane, told in pieces:
-        _complain_of_non_finite(plan.learners[p], lane, told, result)
+    _complain_of_non_finite([(plan.learners[p], lane, told) for p, lane, told in pieces], result)
     return result
 
 
@@ -75,16 +74,19 @@ def _job(plan: LearnerPlan, lane: LaneIndex, program: int) -> Job:
     )
 
 
-def _complain_of_non_finite(plan: LearnerPlan, lane: LaneIndex, curves: BlockCurves, result: Result) -> None:
-    """Raise if a value that is not finite came up, saying where first; the result so far goes with the error."""
-    bad = np.flatnonzero((curves.first_bad > 0) & lane.real)
-    if len(bad):
-        worst = bad[np.argmin(curves.first_bad[bad])]
+def _complain_of_non_finite(pieces: list[tuple[LearnerPlan, LaneIndex, BlockCurves]], result: Result) -> None:
+    """Raise if values that are not finite came up, saying how many lanes and where first; the result goes with it."""
+    found = [
+        (int(curves.first_bad[b]), plan, lane, int(b))
+        for plan, lane, curves in pieces
+        for b in np.flatnonzero((curves.first_bad > 0) & lane.real)
+    ]
+    if found:
+        episode, plan, lane, b = min(found, key=lambda one: one[0])
+        others = f" {len(found) - 1} more of the runs had one later or elsewhere." if len(found) > 1 else ""
         raise NonFiniteError(
-            f"learner {plan.learner.name!r} on instance {plan.cmdp.names[lane.instance[worst]]!r} "
-            f"(number {lane.instance[worst]}), setting {plan.settings[lane.setting[worst]].label!r}, seed "
-            f"{lane.seed[worst]} had a value that is not finite in episode {curves.first_bad[worst]}; try "
-            "dtype='float64' or a larger exploration. What was done before it, and all other seeds, are in "
-            "the error's .result.",
+            f"learner {plan.learner.name!r} had a value that is not finite in episode {episode} of "
+            f"{describe_lane(plan, lane, b)}; try dtype='float64' or a larger exploration.{others} What was "
+            "done before it, and all other seeds, are in the error's .result; its data.first_non_finite says which.",
             result,
         )

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import jax
 from jax.experimental.compilation_cache import compilation_cache
-from tqdm.auto import tqdm
 
 from cpdpo_jax.common.machine import cores
+from cpdpo_jax.simulation.progress import progress_bar
 
 
 class Job(NamedTuple):
@@ -26,10 +26,23 @@ class Job(NamedTuple):
     run: Callable[[Callable[[int], None], Callable[[], bool]], Any]  # handed: report work done, ask for a stop
 
 
+def devices() -> list[Any]:
+    """The devices of this process; one sentence where jax was told to use some that are not there."""
+    try:
+        return jax.local_devices()
+    except (RuntimeError, AssertionError) as error:
+        wanted = jax.config.jax_platforms  # pyright: ignore[reportAttributeAccessIssue]
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(
+            f"JAX_PLATFORMS = {wanted!r} has no device here ({reason}); set it to 'cpu', or install the jax of that "
+            "platform."
+        ) from None
+
+
 def how_many() -> int:
     """Blocks that run at once: one for every core, or for every accelerator."""
-    devices = jax.local_devices()
-    return len(devices) if devices[0].platform != "cpu" else max(len(devices), cores())
+    found = devices()
+    return len(found) if found[0].platform != "cpu" else max(len(found), cores())
 
 
 def run_jobs(jobs: Sequence[Job], *, workers: int | None = None, progress: bool = True) -> tuple[list[Any], bool]:
@@ -38,12 +51,11 @@ def run_jobs(jobs: Sequence[Job], *, workers: int | None = None, progress: bool 
     An error in one job stops the others at their next call, and is raised when they have. While a program is compiled,
     the blocks of those before it run.
     """
-    devices = jax.local_devices()
+    local = devices()
     stop, begun, lock = threading.Event(), threading.Event(), threading.Lock()
     compiled: set[Hashable] = set()
     futures: list[Future[Any]] = []
-    hide = None if progress else True  # None: shown on a terminal only
-    bar = tqdm(total=sum(job.work for job in jobs), unit=" episodes", unit_scale=True, disable=hide, smoothing=0.1)
+    bar = progress_bar(sum(job.work for job in jobs), progress)
 
     def advanced(n: int) -> None:
         begun.set()
@@ -64,11 +76,11 @@ def run_jobs(jobs: Sequence[Job], *, workers: int | None = None, progress: bool 
                     if futures:
                         begun.wait(1)  # tracing would hold up the first block
                     bar.set_description(f"{job.label}: compiling")
-                    with jax.default_device(devices[0]):  # as the blocks run: another context is another compilation
+                    with jax.default_device(local[0]):  # as the blocks run: another context is another compilation
                         job.compile()
                     compiled.add(job.program)
                 bar.set_description(job.label)
-                futures.append(pool.submit(run, job, devices[i % len(devices)]))
+                futures.append(pool.submit(run, job, local[i % len(local)]))
             wait(futures, return_when=FIRST_EXCEPTION)
         except KeyboardInterrupt:
             interrupted = True

@@ -50,7 +50,7 @@ def assert_same(a: cp.Result, b: cp.Result) -> None:
         np.testing.assert_array_equal(a.data[name].values, b.data[name].values, err_msg=str(name))
 
 
-@pytest.mark.strict_numerics
+@pytest.mark.strict_ranks
 @pytest.mark.parametrize("shape", [(3, 5), (5, 4), (1, 1)])
 def test_draws_are_those_of_the_compiled_loop(shape: tuple[int, int]) -> None:
     keys = randomness.lane_keys(7, np.array([0, 0, 3]), np.array([0, 2**32 - 1, 5]))
@@ -99,7 +99,7 @@ def test_the_uniform_policy_has_the_same_counts_and_sums_on_both_loops(x64: None
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.strict_numerics
+@pytest.mark.strict_ranks
 @both
 def test_a_seed_does_not_depend_on_what_runs_beside_it(name: str) -> None:
     cmdp, other = random_cmdp(3, 3, 2, 2, seed=5), random_cmdp(3, 3, 2, 2, seed=6, masked=True)
@@ -111,7 +111,7 @@ def test_a_seed_does_not_depend_on_what_runs_beside_it(name: str) -> None:
     assert_same(alone, cp.Result(many.data.sel(seed=[3], setting=["tuned"], instance=[0])))
 
 
-@pytest.mark.strict_numerics
+@pytest.mark.strict_ranks
 @both
 def test_the_type_of_the_run_does_not_matter(name: str) -> None:
     cmdp = random_cmdp(3, 3, 2, 2, seed=5)

@@ -13,7 +13,7 @@ from cpdpo_jax.simulation.rollout import make_model, rollout
 from tests.support import random_cmdp
 
 
-@pytest.mark.strict_numerics
+@pytest.mark.strict_ranks
 @pytest.mark.parametrize(
     ("key", "counter", "expected"),
     [  # the known-answer vectors of Random123 for Threefry-2x32, 20 rounds
@@ -27,7 +27,7 @@ def test_threefry_gives_the_published_words(key, counter, expected):
     assert tuple(int(word) for word in words) == expected
 
 
-@pytest.mark.strict_numerics
+@pytest.mark.strict_ranks
 def test_draws_depend_on_key_instance_seed_and_episode_alone():
     keys = lane_keys(5, np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]))
     assert len({tuple(column) for column in keys.T}) == 4
@@ -39,7 +39,7 @@ def test_draws_depend_on_key_instance_seed_and_episode_alone():
     assert not np.array_equal(keys, lane_keys(6, np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])))
 
 
-@pytest.mark.strict_numerics
+@pytest.mark.strict_ranks
 def test_uniforms_are_uniform():
     """Mean and second moment of n = 10^6: five standard deviations are 5 sqrt(1/12/n) and 5 sqrt(4/45/n)."""
     keys = jnp.asarray(lane_keys(0, np.zeros(10**4, int), np.arange(10**4)))

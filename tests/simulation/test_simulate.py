@@ -174,10 +174,12 @@ def test_a_value_that_is_not_finite_is_located(cmdp):
         name="broken after 40",
         hyperparameters=lambda problem, preset: NoHyperparameters(),
         init=lambda problem, hyper: problem.threshold[0] * 0,
-        policy=lambda problem, hyper, state: jnp.where(state >= 40, jnp.nan, problem.action_mask / 2),
+        policy=lambda problem, hyper, state: jnp.where(
+            state >= 40, jnp.nan, problem.action_mask.astype(state.dtype) / 2
+        ),
         update=update,
     )
-    with pytest.raises(cp.NonFiniteError, match=r"'broken after 40'.*'cmdp'.*seed 0.*episode 41") as error:
+    with pytest.raises(cp.NonFiniteError, match=r"'broken after 40'.*episode 41.*seed 0.*'cmdp'") as error:
         run(broken, cmdp, seeds=2)
     regret = error.value.result.data.strong_regret
     assert np.isfinite(regret.sel(episode=slice(1, 30))).all()
@@ -188,13 +190,15 @@ def test_what_is_not_a_policy_is_refused(cmdp):
         name="improper",
         hyperparameters=lambda problem, preset: NoHyperparameters(),
         init=lambda problem, hyper: problem.threshold[0] * 0,
-        policy=lambda problem, hyper, state: problem.action_mask * 0.75,
+        policy=lambda problem, hyper, state: problem.action_mask.astype(state.dtype) * 0.75,
         update=lambda problem, hyper, state, policy, trajectory: (
             state,
             Info(problem.threshold * 0, trajectory.state[0] * 0),
         ),
     )
-    with pytest.raises(ValueError, match=r"'improper' plays .* not a policy: \[0.75, 0.75\] in state 0 of layer 0"):
+    with pytest.raises(
+        ValueError, match=r"'improper' plays .* not a policy, first in episode 1 of seed 0 .* up to 0.5;"
+    ):
         run(improper, cmdp, seeds=2)
 
 
@@ -217,7 +221,14 @@ def test_what_is_not_a_policy_is_refused(cmdp):
         ({"horizon": "unknown"}, "horizon = 'unknown'"),
         ({"checkpoints": [500]}, "checkpoints"),
         ({"dtype": "float16"}, "dtype = 'float16'"),
-        ({"dtype": "float64"}, "jax_enable_x64"),
+        ({"hparams": None}, "hparams = None is not a setting"),
+        ({"hparams": 3}, "hparams = 3 is not a setting"),
+        ({"hparams": [3]}, r"hparams = \[3\] is not a setting"),
+        ({"hparams": []}, r"hparams = \[\] names no setting"),
+        ({"hparams": {"learning_rate": []}}, "names no setting"),
+        ({"hparams": {"learning_rate": None}}, "learning_rate = None is not a finite number"),
+        ({"hparams": {"learning_rate": np.ones((2, 2))}}, r"learning_rate is an array of shape \(2, 2\)"),
+        ({"hparams": {"cpdpo": None}}, "hparams = None is not a setting"),
         ({"cmdp": 3}, "cmdp is a int"),
         ({"cmdp": "medya_streaming"}, "did you mean media_streaming"),
         ({"learner": "uniform", "monitor": True}, "learner 'uniform' has no analysis to watch"),
@@ -227,6 +238,14 @@ def test_mistakes_are_named(cmdp, keywords, message):
     keywords = {"learner": "cpdpo", "cmdp": cmdp, "seeds": 2} | keywords
     with pytest.raises(ValueError, match=message):
         run(keywords.pop("learner"), keywords.pop("cmdp"), **keywords)
+
+
+def test_a_grid_may_be_an_array(cmdp):
+    """NumPy's or jax's, with one axis or none."""
+    given = {"learning_rate": np.array([0.1, 0.2]), "bonus_scale": jnp.float32(0.5)}
+    data = run("cpdpo", cmdp, seeds=1, episodes=5, hparams=given).data
+    assert data.hyper_learning_rate.values.ravel().tolist() == [0.1, 0.2]
+    assert data.hyper_bonus_scale.values.ravel().tolist() == [0.5, 0.5]
 
 
 def test_an_instance_without_slater_is_refused():

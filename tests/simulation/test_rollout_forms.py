@@ -1,0 +1,39 @@
+"""The walk through the layers as an accelerator gets it: the same states and actions as the CPU's."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from cpdpo_jax.kernels import cpu_acceleration_enabled, for_accelerator, tracing_for
+from cpdpo_jax.simulation.rollout import make_model, rollout
+from tests.support import random_cmdp
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_both_walks_take_the_same_path(masked):
+    cmdp = random_cmdp(4, 3, 2, 1, seed=3, masked=masked)
+    mask = np.asarray(cmdp.action_mask)[..., None]
+    weights = np.random.default_rng(1).random((*mask.shape[:3], 50)) * mask
+    policy = jnp.asarray(weights / np.maximum(weights.sum(axis=2, keepdims=True), 1e-9), jnp.float32)
+    draws = jnp.asarray(np.random.default_rng(2).random((4, 4, 50)), jnp.float32)
+    model = make_model(cmdp, None, np.float32)
+    expected = rollout(model, policy, draws, "bernoulli")
+    with tracing_for("gpu"):
+        found = rollout(model, policy, draws, "bernoulli")
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert len(np.unique(np.asarray(expected.state), axis=1).T) > 5
+
+
+def test_the_target_is_part_of_a_programs_identity():
+    traced = []
+    function = jax.jit(lambda x: traced.append(for_accelerator()) or x)
+    function(1.0)
+    with tracing_for("gpu"):
+        function(1.0)
+        assert not cpu_acceleration_enabled()
+    function(1.0)
+    assert traced == [jax.default_backend() != "cpu", True]
