@@ -4,11 +4,15 @@
     episodes = [10_000, 100_000]        # every T is a run of its own
     seeds = 64                          # how many, or a list of seeds
     settings = "tuned"                  # as `hparams` of `simulate`: a preset, a grid, a list, or a table by learner
+    imports = ["mine.py"]               # files or modules that register learners and environments of your own
 
     [[environments]]
     name = "random"                     # or a path that ends in .npz; the rest are its parameters
     layers = 4
     grid = { states = [3, 5] }          # one environment per combination
+
+    [slurm]                             # for `--on slurm`, see docs/clusters.md
+    jobs = 16
 
 Nothing here imports jax, so that the command line can look at a run without waiting for it.
 """
@@ -27,6 +31,7 @@ from typing import Any
 
 from cpdpo_jax.common.words import did_you_mean
 from cpdpo_jax.simulation.options import OPTION_NAMES, Options
+from cpdpo_jax.sweeps.imports import is_file
 
 WIDTH = 32  # seeds of a block, which is what one core runs, stores and resumes
 
@@ -40,22 +45,29 @@ class Config:
     episodes: list[int]
     seeds: int | list[int]
     settings: Any = "tuned"
+    imports: list[str] = field(default_factory=list)  # files (absolute) and modules of a user's own, in this order
     options: Options = field(default_factory=Options)
     block: int = WIDTH
+    slurm: dict[str, Any] = field(default_factory=dict)  # jobs for `--on slurm`: changes no result
 
     def table(self) -> dict[str, Any]:
         """Every key of the file with its value, defaults too."""
         values = asdict(self)
-        block, options = values.pop("block"), values.pop("options")
-        return values | options | {"block": block}
+        block, options, slurm = values.pop("block"), values.pop("options"), values.pop("slurm")
+        return values | options | {"block": block, "slurm": slurm}
 
     @property
     def digest(self) -> str:
         """Equal for equal configurations."""
-        return digest(self.table())
+        return digest({name: value for name, value in self.table().items() if name != "slurm"})
 
 
-KEYS = (*(entry.name for entry in fields(Config) if entry.name not in ("options", "block")), *OPTION_NAMES, "block")
+_LAST = ("options", "block", "slurm")
+KEYS = (*(entry.name for entry in fields(Config) if entry.name not in _LAST), *OPTION_NAMES, "block", "slurm")
+SLURM = {  # the keys of the table [slurm] and their kinds
+    "jobs": int, "partition": str, "account": str, "time": str, "memory": str, "cores": int, "gpus": int,
+    "interface": str, "directives": list, "prologue": list,
+}  # fmt: skip
 
 
 def digest(content: Any) -> str:
@@ -86,12 +98,16 @@ def build(table: Mapping[str, Any], source: str = "the command line") -> Config:
     values = dict(table)
     values["learners"] = _list("learners", values["learners"], str)
     values["episodes"] = _list("episodes", values["episodes"], int)
+    for name in ("seeds", "block"):
+        if isinstance(values.get(name), float) and values[name].is_integer():
+            values[name] = int(values[name])
     environments = values["environments"]
     environments = environments if isinstance(environments, list) else [environments]
     values["environments"] = [one for each in environments for one in _environments(each)]
-    for name in ("learners", "episodes", "environments"):
+    values["imports"] = [_import(one) for one in _list("imports", values.get("imports", []), str)]
+    for name in ("learners", "episodes", "environments", "imports"):
         texts = [json.dumps(one, sort_keys=True) for one in values[name]]
-        if not texts or len(set(texts)) < len(texts):
+        if (not texts and name != "imports") or len(set(texts)) < len(texts):
             raise ValueError(f"{name} = {values[name]!r} {'has an entry twice' if texts else 'is empty'}.")
     by_learner = values.get("settings")
     if isinstance(by_learner, dict) and set(by_learner) & set(values["learners"]):
@@ -99,6 +115,7 @@ def build(table: Mapping[str, Any], source: str = "the command line") -> Config:
             raise ValueError(f"settings are given for {name!r}, which is not among the learners.")
     if "block" in values and (_one("block", values["block"], int) < 1 or values["block"] % WIDTH):
         raise ValueError(f"block = {values['block']!r} is not a multiple of {WIDTH}.")
+    values["slurm"] = _slurm(values.get("slurm", {}))
     options = Options.made_of({name: values.pop(name) for name in OPTION_NAMES if name in values})
     return Config(**values, options=options)
 
@@ -111,6 +128,8 @@ def parse_environment(text: str) -> dict[str, Any]:
         parameter, equals, value = part.partition("=")
         if not equals or not parameter.strip():
             raise ValueError(f"environment {text!r}: {part!r} is not PARAMETER=VALUE.")
+        if parameter.strip() in table:
+            raise ValueError(f"environment {text!r} gives {parameter.strip()!r} twice; give it once.")
         table[parameter.strip()] = parse_value(value)
     return table
 
@@ -146,15 +165,44 @@ def _environments(each: Any) -> list[dict[str, Any]]:
     if not isinstance(table, dict) or not isinstance(table.get("name"), str):
         raise ValueError(f"environments: {each!r} is neither a name nor a table with a name.")
     grid = table.get("grid", {})
-    if not isinstance(grid, dict) or not all(isinstance(one, list) for one in grid.values()):
-        raise ValueError(f"environment {table['name']!r}: grid = {grid!r} is not a table of lists.")
+    if not isinstance(grid, dict) or not all(isinstance(one, list) and one for one in grid.values()):
+        raise ValueError(f"environment {table['name']!r}: grid = {grid!r} is not a table of lists with entries.")
+    for name in grid:
+        if name in table:
+            raise ValueError(f"environment {table['name']!r} gives {name!r} twice, by itself and in its grid.")
     fixed = {name: value for name, value in table.items() if name != "grid"}
     if str(fixed["name"]).endswith(".npz"):
         fixed["name"] = str(Path(fixed["name"]).absolute())
     return [fixed | dict(zip(grid, chosen, strict=True)) for chosen in itertools.product(*grid.values())]
 
 
+def _import(name: str) -> str:
+    """A file by its whole path, so that the run can be taken up from elsewhere."""
+    return str(Path(name).absolute()) if is_file(name) else name
+
+
+def _slurm(table: Any) -> dict[str, Any]:
+    """The table [slurm], its names and kinds checked."""
+    if not isinstance(table, dict):
+        raise ValueError(f"slurm = {table!r} is not a table.")
+    for name, value in table.items():
+        if name not in SLURM:
+            hint = did_you_mean(name, SLURM, most=1) or f"the keys are {', '.join(SLURM)}."
+            raise ValueError(f"slurm has the key {name!r}, which is not known; {hint}")
+        if SLURM[name] is list:
+            _list(f"slurm.{name}", value, str)
+        elif _one(f"slurm.{name}", value, SLURM[name]) == 0 or (SLURM[name] is int and value < 0):
+            raise ValueError(f"slurm.{name} = {value!r} is not positive.")
+    if table.get("gpus", 1) != 1:
+        raise ValueError(
+            f"slurm.gpus = {table['gpus']!r}: a job has one worker, which uses one GPU; ask for more jobs."
+        )
+    return table
+
+
 def _one(name: str, value: Any, kind: type) -> Any:
+    if kind is int and isinstance(value, float) and value.is_integer():
+        return int(value)  # 1e5
     good = isinstance(value, (int, float)) if kind is float else isinstance(value, kind)
     if not good or (isinstance(value, bool) and kind is not bool):
         words = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}

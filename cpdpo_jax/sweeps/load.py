@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import h5py
 import numpy as np
 import xarray as xr
 
+from cpdpo_jax.results import units as unit
+from cpdpo_jax.results.netcdf import Plain
 from cpdpo_jax.results.result import METRICS, Result
 from cpdpo_jax.results.statistics import bootstrap_mean
-from cpdpo_jax.results.tables import format_table
+from cpdpo_jax.results.tables import extra_knowledge, footnotes, format_table
 from cpdpo_jax.simulation.options import OPTION_NAMES
 from cpdpo_jax.sweeps.config import show_environment
 from cpdpo_jax.sweeps.store import Store
 
 GROWING = ("learner", "instance", "setting", "seed")  # dimensions along which blocks lie side by side
+BESIDE = ("instance_name", "extra_knowledge")  # labels of instances and of learners
 
 
 class Table(NamedTuple):
@@ -31,16 +32,13 @@ class Table(NamedTuple):
 
 def load_runs(stores: Iterable[Store]) -> list[Table]:
     """The finished blocks of some run directories, put together."""
-    groups: dict[tuple[str, int, str], list[xr.Dataset]] = {}
-    seen: dict[tuple, xr.Dataset] = {}
+    groups: dict[tuple[str, int, str], list[Plain]] = {}
     for store in stores:
         for key, block in store.blocks.items():
             if store.is_done(key):
-                shared = json.dumps({name: block[name] for name in OPTION_NAMES})
+                shared = json.dumps({name: block.get(name) for name in OPTION_NAMES})
                 at = (show_environment(block["environment"]), block["episodes"], shared)
-                part = _read(store.result_path(key), seen.get((*at, block["learner"])))
-                seen.setdefault((*at, block["learner"]), part)
-                groups.setdefault(at, []).append(part)
+                groups.setdefault(at, []).append(store.read(key))
     differing = [name for name in OPTION_NAMES if len({json.dumps(json.loads(at[2])[name]) for at in groups}) > 1]
     tables = []
     for (environment, episodes, shared), parts in groups.items():
@@ -49,56 +47,59 @@ def load_runs(stores: Iterable[Store]) -> list[Table]:
     return sorted(tables, key=lambda table: (table.environment, table.episodes))
 
 
-def _read(path: Path, like: xr.Dataset | None) -> xr.Dataset:
-    """A stored block. Where one of the same kind was read before, its labels serve again: ten times as fast."""
-    if like is None:
-        return Result.load(path).data
-    variables = {}
-    with h5py.File(path) as file:
-        for name in map(str, like.variables):
-            array: Any = file[name]
-            values = array.asstr()[()] if h5py.check_string_dtype(array.dtype) else array[()]
-            variables[name] = (like[name].dims, values, like[name].attrs)
-        attrs = like.attrs | {name: file.attrs[name] for name in ("seconds", "description")}
-    names = [str(name) for name in like.coords]
-    coords = {name: variables.pop(name) for name in names}
-    return xr.Dataset(variables, coords=coords, attrs=attrs)
-
-
-def combine(parts: list[xr.Dataset]) -> xr.Dataset:
+def combine(parts: list[Plain]) -> xr.Dataset:
     """Blocks of one environment and T in one data set; NaN where there is no block."""
     first = parts[0]
-    values = {dim: list(dict.fromkeys(x for part in parts for x in part[dim].values.tolist())) for dim in GROWING}
+
+    def labels(part: Plain, name: str) -> list:
+        return part.variables[name][1].tolist()
+
+    values = {dim: list(dict.fromkeys(x for part in parts for x in labels(part, dim))) for dim in GROWING}
     values["instance"].sort()
     values["seed"].sort()
     position = {dim: {value: i for i, value in enumerate(of)} for dim, of in values.items()}
-
-    def places(part: xr.Dataset, dim: str) -> list[int]:
-        if dim not in position:
-            return list(range(part.sizes[dim]))
-        return [position[dim][value] for value in part[dim].values.tolist()]
-
     variables = {}
-    for name in dict.fromkeys(name for part in parts for name in part.data_vars):
-        like = next(part[name] for part in parts if name in part)
-        full = np.full([len(values[str(dim)]) if dim in values else like.sizes[dim] for dim in like.dims], np.nan)
+    for name in dict.fromkeys(name for part in parts for name in part.variables if name not in part.coords):
+        dims, like, attrs = next(part.variables[name] for part in parts if name in part.variables)
+        shape = [len(values[dim]) if dim in values else size for dim, size in zip(dims, like.shape, strict=True)]
+        full = np.full(shape, np.nan)
         for part in parts:
-            if name in part:
-                full[np.ix_(*(places(part, str(dim)) for dim in like.dims))] = part[name].values
-        variables[name] = (like.dims, full, like.attrs)
-    named = {x: y for part in parts for x, y in zip(part.instance.values, part.instance_name.values, strict=True)}
-    coords = {dim: first[dim] for dim in first.coords if dim not in (*GROWING, "instance_name")}
+            if name in part.variables:
+                own = part.variables[name][1]
+                places = [
+                    [position[dim][label] for label in labels(part, dim)] if dim in position else range(size)
+                    for dim, size in zip(dims, own.shape, strict=True)
+                ]
+                full[np.ix_(*places)] = own
+        variables[name] = (dims, full, attrs)
+    named = {x: y for one in parts for x, y in zip(labels(one, "instance"), labels(one, "instance_name"), strict=True)}
+    told = {x: "" for one in parts for x in labels(one, "learner")}  # older blocks do not say
+    for one in parts:
+        if "extra_knowledge" in one.variables:
+            told |= dict(zip(labels(one, "learner"), labels(one, "extra_knowledge"), strict=True))
+    coords: dict = {name: first.variables[name] for name in first.coords if name not in (*GROWING, *BESIDE)}
     coords |= values | {"instance_name": ("instance", [str(named[x]) for x in values["instance"]])}
+    coords["extra_knowledge"] = ("learner", [str(told[x]) for x in values["learner"]])
     attrs = {name: value for name, value in first.attrs.items() if not name.startswith("block")}
-    about = {str(part.instance.values[0]): part.attrs.get("description", "") for part in parts}
+    about = {str(labels(part, "instance")[0]): part.attrs.get("description", "") for part in parts}
     attrs["descriptions"] = json.dumps(about)
     attrs.pop("description", None)
+    kinds = sorted({str(part.attrs.get("rounding", "")) for part in parts})
+    attrs["rounding"] = kinds[0] if len(kinds) == 1 else json.dumps(kinds)  # of several kinds of machine
     attrs["seconds"] = sum(part.attrs["seconds"] for part in parts)
     return xr.Dataset(variables, coords=coords, attrs=attrs)
 
 
+def in_units(tables: list[Table], units: str = "source") -> list[Table]:
+    """The tables in the units of their sources, or in the learner's."""
+    return [table._replace(result=Result(unit.shown(table.result.data, units))) for table in tables]
+
+
 def rows(tables: list[Table]) -> list[dict]:
-    """The metrics at T of every learner, instance and setting: mean, 95 % interval and median over seeds."""
+    """The metrics at T of every learner, instance and setting: mean, 95 % interval and median over seeds.
+
+    In the units that the tables are in (see `in_units`), which each row names.
+    """
     out = []
     for table in tables:
         ends = {name: table.result.metric(name).isel(episode=-1) for name in METRICS}
@@ -114,7 +115,9 @@ def rows(tables: list[Table]) -> list[dict]:
                     row = {
                         "environment": table.environment, "episodes": table.episodes, "instance": int(instance),
                         "instance_name": str(data.instance_name.values[i]), "learner": str(learner),
-                        "setting": str(setting), "seeds": int(run.sum()), "non_finite": int((first_bad > 0).sum()),
+                        "setting": str(setting), "units": unit.remark(data), "seeds": int(run.sum()),
+                        "non_finite": int((first_bad > 0).sum()),
+                        "extra_knowledge": extra_knowledge(data, learner),
                     }  # fmt: skip
                     for name, end in ends.items():
                         values = end.sel(at).values
@@ -132,22 +135,66 @@ def _plain(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def table_of(all_rows: list[dict]) -> str:
-    """The rows for a terminal: strong and weak regret and violation with the interval's half width."""
+def table_of(all_rows: list[dict], width: int = 0) -> str:
+    """The rows for a terminal: strong and weak regret and violation with the interval's half width.
+
+    A table for every environment and T, with what its rows share in the line above it. Where it is wider than `width`
+    characters (0: no limit), a learner stands above its numbers.
+    """
     several = len({(row["environment"], row["instance"]) for row in all_rows}) > len(
-        {r["environment"] for r in all_rows}
+        {row["environment"] for row in all_rows}
     )
-    head = ["environment", "T", "learner", "setting", "seeds", *(name.replace("_", " ") for name in METRICS)]
-    lines = [head]
+    groups: dict[str, list[dict]] = {}
     for row in all_rows:
         where = f"{row['environment']} #{row['instance']}" if several else row["environment"]
-        cells = [_cell(row[name]) for name in METRICS]
-        lines.append([where, f"{row['episodes']:,}", row["learner"], row["setting"], str(row["seeds"]), *cells])
-    return format_table(lines)
+        seeds = {one["seeds"] for one in all_rows}
+        shared = [where, f"T = {row['episodes']:,}", f"{row['seeds']} seeds" if len(seeds) == 1 else "", row["units"]]
+        groups.setdefault(", ".join(filter(None, shared)), []).append(row | {"several": len(seeds) > 1})
+    settings = {row["setting"] for row in all_rows} != {"tuned"}
+    tables = "\n\n".join(f"{head}\n{_group(rows, settings, width)}" for head, rows in groups.items())
+    return "\n".join([tables, *footnotes(row["extra_knowledge"] for row in all_rows)])
+
+
+def _group(group: list[dict], settings: bool, width: int) -> str:
+    """The table of one environment and T."""
+    heads = [name.replace("_", " ") for name in METRICS]
+    lines = [["learner", *heads]]
+    for row in group:
+        learner = row["learner"] + "*" * bool(row["extra_knowledge"])
+        name = ", ".join([learner, *([row["setting"]] if settings else [])])
+        name += f" ({row['seeds']} seeds)" if row["several"] else ""
+        lines.append([name, *(_cell(row[metric]) for metric in METRICS)])
+    text = format_table(lines)
+    if not width or max(map(len, text.splitlines())) <= width:
+        return text
+    columns = [max(len(line[c]) for line in lines) for c in range(1, len(heads) + 1)]
+    across = max(1, min(len(heads), (width - 2) // (max(columns) + 2)))  # columns that fit side by side
+    stacked = []
+    for line in lines[1:]:
+        stacked.append(line[0])
+        pairs = [f"{head} {cell}" for head, cell in zip(heads, line[1:], strict=True)]
+        if across == len(heads):
+            stacked.append(
+                "  " + "  ".join(cell.ljust(size) for cell, size in zip(line[1:], columns, strict=True)).rstrip()
+            )
+        else:
+            stacked += ["  " + pair for pair in pairs]
+    names = ["  " + "  ".join(head.ljust(size) for head, size in zip(heads, columns, strict=True)).rstrip()]
+    return "\n".join([*(names if across == len(heads) else []), *stacked])
 
 
 def _cell(of: dict[str, float | None]) -> str:
     mean, low, high = of["mean"], of["low"], of["high"]
     if mean is None:
         return "not finite"
-    return f"{mean:.4g}" if low is None or high is None else f"{mean:.4g} ± {(high - low) / 2:.2g}"
+    return number(mean) if low is None or high is None else f"{number(mean)} ± {number((high - low) / 2, 2)}"
+
+
+def number(value: float, digits: int = 4) -> str:
+    """One style for all numbers: some digits, thousands apart; powers of ten for what is very large or small."""
+    size = abs(value)
+    if size and (size >= 1e7 or size < 1e-3):
+        return f"{value:.{max(digits - 2, 1)}e}"
+    if size >= 10 ** (digits - 1):
+        return f"{round(value):,}"
+    return f"{value:.{digits}g}"

@@ -30,6 +30,17 @@ class Pack(NamedTuple):
         """How many are real."""
         return sum(len(block["seeds"]) for block in self.blocks.values())
 
+    @property
+    def work(self) -> int:
+        """Episodes times lanes."""
+        return self.lanes * next(iter(self.blocks.values()))["episodes"]
+
+    @property
+    def label(self) -> str:
+        """For people."""
+        block = next(iter(self.blocks.values()))
+        return f"{block['learner']} on {block['environment']['name']}"
+
 
 def packs(blocks: dict[str, BlockSpec], begun: dict[str, int], workers: int) -> list[Pack]:
     """All blocks in packs of up to a block's width, but not so full that a worker would have none.

@@ -8,6 +8,9 @@ import os
 import subprocess
 from importlib import metadata
 from pathlib import Path
+from typing import Any
+
+from cpdpo_jax.common.machine import cpu_type
 
 HOME = Path(__file__).parents[1]
 COMPUTING = ("common", "kernels", "exact", "envs", "learners", "simulation")  # rooms that decide what a result is
@@ -25,6 +28,21 @@ def versions() -> dict[str, str]:
         code.update(path.read_bytes())
     here = {name: metadata.version(name) for name in ("jax", "jaxlib", "numpy", "highspy")}
     return {"cpdpo_jax": metadata.version("cpdpo_jax"), "code": code.hexdigest()[:12], **here}
+
+
+_HARMLESS = ("--xla_force_host_platform_device_count", "--xla_dump")  # flags that change no bit
+
+
+def rounding() -> dict[str, str]:
+    """What else decides how numbers are rounded: the processor, what jax computes on, and the compiler's flags."""
+    flags = [one for one in os.environ.get("XLA_FLAGS", "").split() if not one.startswith(_HARMLESS)]
+    kinds = {f"{one.platform} {one.device_kind}" for one in _devices()}
+    return {
+        "cpu": cpu_type(),
+        "devices": ", ".join(sorted(kinds)),
+        "XLA_FLAGS": " ".join(sorted(flags)),
+        "CPDPO_CPU_ACCELERATION": os.environ.get("CPDPO_CPU_ACCELERATION", ""),
+    }
 
 
 def git_revision() -> str | None:
@@ -45,6 +63,18 @@ def git_revision() -> str | None:
 
 def devices() -> list[str]:
     """What jax computes on, and how many cores there are."""
+    return [*(f"{one.platform}: {one.device_kind}" for one in _devices()), f"{os.cpu_count()} cores"]
+
+
+def _devices() -> list[Any]:
+    """What jax computes on; ValueError if it is told to use what is not there."""
     import jax
 
-    return [*(f"{one.platform}: {one.device_kind}" for one in jax.local_devices()), f"{os.cpu_count()} cores"]
+    try:
+        return jax.local_devices()
+    except (RuntimeError, AssertionError, AttributeError) as error:  # the last: jax's assertion under `python -OO`
+        asked = os.environ.get("JAX_PLATFORMS", "")
+        raise ValueError(
+            f"JAX_PLATFORMS = {asked!r}: jax finds no such device here ({' '.join(str(error).split())[:200]}); set it "
+            "to cpu, or unset it."
+        ) from error

@@ -12,27 +12,35 @@ from typing import Any
 
 from cpdpo_jax.common import files
 from cpdpo_jax.sweeps import report_data
-from cpdpo_jax.sweeps.load import load_runs, rows
+from cpdpo_jax.sweeps.load import in_units, load_runs, rows
 from cpdpo_jax.sweeps.store import Store
 
 
-def write(stores: list[Store], out: Path, say: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
-    """Write OUT/figures/*.pdf and *.png and OUT/report.html; the paths and the summary's rows."""
-    tables = load_runs(stores)
+def write(
+    stores: list[Store],
+    out: Path,
+    say: Callable[[str], None] = lambda text: None,
+    *,
+    units: str = "source",
+    draw: bool = True,
+) -> dict[str, Any]:
+    """Write OUT/report.html and, with `draw`, OUT/figures/*.pdf and *.png; the paths and the summary's rows."""
+    tables = in_units(load_runs(stores), units)
     if not tables:
         raise ValueError(f"{', '.join(str(store.path) for store in stores)}: no block is finished yet.")
     folder = out / "figures"
-    folder.mkdir(parents=True, exist_ok=True)
     page = resources.files("cpdpo_jax.sweeps").joinpath("report.html").read_text(encoding="utf-8")
     data = json.dumps(report_data.payload(stores, tables), allow_nan=False).replace("<", "\\u003c")
+    (folder if draw else out).mkdir(parents=True, exist_ok=True)  # not before all has been read
     files.write(out / "report.html", page.replace("@DATA@", data))
     figures = []
-    for name, figure in _figures(tables):
+    for name, figure in _figures(tables) if draw else ():
         say(f"figure {name}")
-        for suffix in ("pdf", "png"):
+        for suffix in ("png", "pdf"):
             path = folder / f"{name}.{suffix}"
             _save(figure, path, suffix)
             figures.append(str(path))
+            figure.set_layout_engine("none")  # the first file has laid it out
     return {"report": str(out / "report.html"), "figures": figures, "rows": rows(tables)}
 
 
@@ -76,5 +84,5 @@ def _file_name(text: str, used: set[str]) -> str:
 def _save(figure: Any, path: Path, suffix: str) -> None:
     """The same bytes for the same figure: no dates inside."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format=suffix, dpi=200, metadata={"CreationDate": None} if suffix == "pdf" else None)
+    figure.savefig(buffer, format=suffix, dpi=150, metadata={"CreationDate": None} if suffix == "pdf" else None)
     files.write(path, buffer.getvalue())

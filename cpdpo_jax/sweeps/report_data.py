@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cpdpo_jax.results import figures
+from cpdpo_jax.results import figures, units
 from cpdpo_jax.results.result import METRICS, Result
 from cpdpo_jax.results.statistics import bootstrap_mean
 from cpdpo_jax.sweeps.load import Table, rows
@@ -22,12 +22,9 @@ def payload(stores: list[Store], tables: list[Table]) -> dict[str, Any]:
     all_rows = rows(tables)
     several = {table.environment for table in tables if table.result.data.sizes["instance"] > 1}
     for row in all_rows:
-        row["place"] = (
-            f"{row['environment']} #{row['instance']}" if row["environment"] in several else row["environment"]
-        )
+        row["place"] = _place(row["environment"], row["instance"], row["environment"] in several)
     return {
         "subtitle": _subtitle(all_rows),
-        "spread": _spread(all_rows),
         "colours": figures.COLOURS,
         "learners": list(dict.fromkeys(row["learner"] for row in all_rows)),
         "settings": list(dict.fromkeys(row["setting"] for row in all_rows)),
@@ -37,6 +34,12 @@ def payload(stores: list[Store], tables: list[Table]) -> dict[str, Any]:
         "runs": [_run(store) for store in stores],
         "figures": _how(stores),
     }
+
+
+def _place(environment: str, instance: int, several: bool) -> str:
+    """What an instance is called on the page."""
+    name = environment.rpartition("/")[2].replace(".npz", "") if environment.endswith(".npz") else environment
+    return f"{name} #{instance}" if several else name
 
 
 def _subtitle(all_rows: list[dict[str, Any]]) -> str:
@@ -49,12 +52,6 @@ def _subtitle(all_rows: list[dict[str, Any]]) -> str:
     seeds = " to ".join(f"{n:,}" for n in dict.fromkeys((of("seeds")[0], of("seeds")[-1])))
     times = ", ".join(f"{t:,}" for t in of("episodes"))
     return f"{count(of('learner'), 'learner')} on {count(of('place'), 'environment')}, T = {times}, {seeds} seeds each"
-
-
-def _spread(all_rows: list[dict[str, Any]]) -> bool:
-    """Whether learners lie so far apart that the page should start with logarithmic axes."""
-    ends = [row["strong_regret"]["mean"] or 0.0 for row in all_rows]
-    return max(ends) > figures.FAR * max(min(ends), 1e-9)
 
 
 def panels(tables: list[Table]) -> Iterator[tuple[Table, Result, int]]:
@@ -78,8 +75,6 @@ def growing(tables: list[Table]) -> list[list[Table]]:
 
 def _panel(table: Table, result: Result, instance: int) -> dict[str, Any]:
     data = result.data
-    several = table.result.data.sizes["instance"] > 1
-    where = f"{table.environment} #{instance}" if several else table.environment
     lines = []
     for learner in data.learner.values:
         for setting in data.setting.values:
@@ -97,7 +92,10 @@ def _panel(table: Table, result: Result, instance: int) -> dict[str, Any]:
                 line[name] = [_numbers(one) for one in values.mean(axis=-1)]
             lines.append(line)
     return {
-        "label": f"{where}, T = {table.episodes:,}",
+        "place": _place(table.environment, instance, table.result.data.sizes["instance"] > 1),
+        "units": units.remark(data),
+        "reward_unit": units.reward_unit(data),
+        "cost_unit": units.cost_unit(data),
         "environment": table.environment,
         "instance": instance,
         "episodes": table.episodes,
@@ -141,13 +139,15 @@ def _growth(group: list[Table]) -> Iterator[dict[str, Any]]:
 
 
 def _run(store: Store) -> dict[str, str]:
-    manifest = store.manifest
+    manifest, _ = store.manifest, store.config  # both are verified
     done, blocks = sum(map(store.is_done, store.blocks)), len(store.blocks)
     versions = ", ".join(f"{name} {value}" for name, value in manifest["versions"].items())
+    kinds = store.kinds_of_machine
+    mixed = f"; blocks of {kinds} kinds of machine, which may round otherwise" if kinds > 1 else ""
     revision = f", git {manifest['git_revision'][:12]}" if manifest["git_revision"] else ""
     return {
         "directory": str(store.path),
-        "about": f"{done} of {blocks} blocks; {versions}{revision}; {', '.join(manifest['devices'])}",
+        "about": f"{done} of {blocks} blocks; {versions}{revision}; {', '.join(manifest['devices'])}{mixed}",
         "config": (store.path / "config.toml").read_text(),
         "manifest": json.dumps(manifest, indent=1),
         "commands": f"cpdpo run {store.path}/config.toml --out NEW_DIRECTORY\ncpdpo report NEW_DIRECTORY",

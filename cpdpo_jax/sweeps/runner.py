@@ -5,20 +5,30 @@ from __future__ import annotations
 import functools
 import json
 import time
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
 import jax
 import numpy as np
 
 from cpdpo_jax.common.machine import cores
 from cpdpo_jax.simulation.assemble import assemble
-from cpdpo_jax.simulation.blocks import KEEP_SECONDS, Snapshot, advance, begin, compile_block, run_block
+from cpdpo_jax.simulation.blocks import (
+    KEEP_SECONDS,
+    Snapshot,
+    advance,
+    begin,
+    compile_block,
+    in_its_precision,
+    run_block,
+)
 from cpdpo_jax.simulation.curves import BlockCurves
-from cpdpo_jax.simulation.lanes import lane_inputs
-from cpdpo_jax.simulation.workers import Job, how_many, run_jobs, use_compilation_cache
+from cpdpo_jax.simulation.lanes import LaneIndex, lane_inputs
+from cpdpo_jax.simulation.plan import LearnerPlan
+from cpdpo_jax.simulation.workers import how_many, use_compilation_cache
 from cpdpo_jax.sweeps.config import show_environment
 from cpdpo_jax.sweeps.packing import Pack, join, packs, split
+from cpdpo_jax.sweeps.provenance import rounding
 from cpdpo_jax.sweeps.specification import BlockSpec, build_block, build_together, description, kind
 from cpdpo_jax.sweeps.store import Store
 
@@ -34,7 +44,7 @@ def run_pack(
 ) -> bool:
     """Run blocks side by side from where their snapshots stand, or from the start, and store them; False if stopped.
 
-    A block that comes to a value that is not finite ends at its next checkpoint; those beside it go on without it.
+    A lane that comes to a value that is not finite is NaN from there on; a pack of none but such lanes ends early.
     """
     blocks, told = pack.blocks, 0  # episodes that were reported
     while blocks:
@@ -52,7 +62,7 @@ def run_pack(
         seconds, told = time.perf_counter() - started, int(curves.done)
         rest = {}
         for (key, block), part in zip(blocks.items(), split(curves, lanes, width), strict=True):
-            bad = (part.first_bad > 0).any()
+            bad = (part.first_bad > 0).all()
             if told == block["episodes"] or (bad and told in plan.calls):
                 _finish(store, key, block, part, seconds * len(block["seeds"]) / lane.count)
             else:
@@ -66,7 +76,7 @@ def run_pack(
 def _keep(store: Store, keys: list[str], lanes: list[int], width: int, snapshot: Snapshot) -> None:
     """Store how far each block of a pack has come; one that is about to end goes on from the snapshot before."""
     for key, part in zip(keys, split(snapshot, lanes, width), strict=True):
-        if not (part.curves.first_bad > 0).any():
+        if not (part.curves.first_bad > 0).all():
             store.keep(key, part)
 
 
@@ -78,41 +88,35 @@ def _finish(store: Store, key: str, block: BlockSpec, curves: BlockCurves, secon
     label = show_environment(block["environment"])
     about = description(json.dumps(block["environment"]), block["instance"])
     result.data.attrs.update(
-        environment=label, description=about, block=json.dumps(block, sort_keys=True), block_key=key
-    )
+        environment=label, description=about, block=json.dumps(block, sort_keys=True), block_key=key,
+        rounding=json.dumps(rounding()),
+    )  # fmt: skip
     store.finish(key, result)
 
 
-def run_all(
-    store: Store,
-    blocks: dict[str, BlockSpec],
-    *,
-    every: float = KEEP_SECONDS,
-    workers: int | None = None,
-    quiet: bool = False,
-) -> bool:
-    """Run every block that is not finished, over all cores or devices; False if stopped by Ctrl-C.
+class Engine(Protocol):
+    """Where packs of blocks run."""
 
-    An error in one block (a full disk, say) stops the others at their next snapshot, and is raised.
-    """
-    use_compilation_cache()
+    @property
+    def workers(self) -> int:
+        """How many run at once."""
+        ...
+
+    def run(self, store: Store, packs: Sequence[Pack], *, every: float, progress: bool) -> bool:
+        """Run packs and store their blocks; False if stopped by Ctrl-C.
+
+        An error in one block (a full disk, say) stops the others at their next snapshot, and is raised.
+        """
+        ...
+
+
+def run_all(
+    store: Store, blocks: dict[str, BlockSpec], engine: Engine, *, every: float = KEEP_SECONDS, quiet: bool = False
+) -> bool:
+    """Run every block that is not finished; False if stopped by Ctrl-C."""
     todo = {key: block for key, block in blocks.items() if not store.is_done(key)}
     begun = {key: store.episodes_done(key) for key in todo}
-    jobs = [_job(store, pack, every) for pack in packs(todo, begun, workers or how_many())]
-    _, interrupted = run_jobs(jobs, workers=workers, progress=not quiet)
-    return not interrupted
-
-
-def _job(store: Store, pack: Pack, every: float) -> Job:
-    """A pack for the workers."""
-    block = next(iter(pack.blocks.values()))
-    return Job(
-        label=f"{block['learner']} on {block['environment']['name']}",
-        program=kind(block, pack.batch),
-        work=block["episodes"] * pack.lanes,
-        compile=lambda: _compile(block, pack.batch),
-        run=lambda advanced, stop: run_pack(store, pack, advanced, stop, every),
-    )
+    return engine.run(store, packs(todo, begun, engine.workers), every=every, progress=not quiet) if todo else True
 
 
 class Probe(NamedTuple):
@@ -135,7 +139,7 @@ def probe(blocks: dict[str, BlockSpec]) -> Probe:
         program = kind(block)
         if program not in seen:
             started = time.perf_counter()
-            _compile(block)
+            compile_pack(block)
             compiling += time.perf_counter() - started
             seen[program] = _seconds_per_episode(block)
             name = f"{block['learner']} on {show_environment(block['environment'])}"
@@ -152,6 +156,11 @@ def probe(blocks: dict[str, BlockSpec]) -> Probe:
 def _seconds_per_episode(block: BlockSpec) -> float:
     """Of the whole block on one core, by doubling the number of episodes until the time can be read."""
     _, plan, lane = build_block(block)
+    return _timed(plan, lane, block["episodes"])
+
+
+@in_its_precision
+def _timed(plan: LearnerPlan, lane: LaneIndex, episodes: int) -> float:
     phase = plan.phases[-1]
     lanes = lane_inputs(plan, lane, phase, np.asarray(plan.problem.slater_margin)[lane.instance])
     state, n = begin(phase.learner, lanes), 16
@@ -159,7 +168,7 @@ def _seconds_per_episode(block: BlockSpec) -> float:
         started = time.perf_counter()
         state = jax.block_until_ready(advance(phase.learner, plan.cmdp.noise, lanes, state, 0, n))
         spent = time.perf_counter() - started
-        if spent > PROBE_SECONDS or n >= block["episodes"]:
+        if spent > PROBE_SECONDS or n >= episodes:
             return spent / n
         n *= 2
 
@@ -167,7 +176,8 @@ def _seconds_per_episode(block: BlockSpec) -> float:
 _COMPILED: set[str] = set()
 
 
-def _compile(block: BlockSpec, batch: bool = False) -> None:
+def compile_pack(block: BlockSpec, batch: bool = False) -> None:
+    """Compile what a pack with this block runs, unless this process has done so."""
     if kind(block, batch) not in _COMPILED:
         compile_block(*build_together([block], batch))
         _COMPILED.add(kind(block, batch))

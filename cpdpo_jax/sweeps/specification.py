@@ -19,13 +19,15 @@ import numpy as np
 
 from cpdpo_jax import envs
 from cpdpo_jax.common.types import CMDP
+from cpdpo_jax.envs import registry
 from cpdpo_jax.envs.build import unstack
 from cpdpo_jax.exact import optimum
-from cpdpo_jax.learners import settings
+from cpdpo_jax.learners import base, settings
 from cpdpo_jax.simulation import inputs
 from cpdpo_jax.simulation.lanes import HOST_LANES, LaneIndex, padded
 from cpdpo_jax.simulation.options import OPTION_NAMES, Options
 from cpdpo_jax.simulation.plan import LearnerPlan, SimulationPlan, prepare, select_instance
+from cpdpo_jax.sweeps import imports
 from cpdpo_jax.sweeps.config import Config, digest, show_environment
 
 BlockSpec = dict[str, Any]
@@ -33,6 +35,7 @@ BlockSpec = dict[str, Any]
 
 def expand(config: Config) -> dict[str, BlockSpec]:
     """All blocks of a run by key, everything checked: an error here means that nothing has been written."""
+    own = load_imports(config)
     seeds = inputs.seeds(config.seeds).tolist()
     blocks: dict[str, BlockSpec] = {}
     options = asdict(config.options)
@@ -51,9 +54,32 @@ def expand(config: Config) -> dict[str, BlockSpec]:
                                 "instance": instance,
                                 "width": width,
                                 "seeds": seeds[first : first + width],
-                            }
+                            } | _code(own, learner, environment["name"])
                             blocks[digest(block)] = block
+    if not blocks:
+        raise ValueError(f"settings = {config.settings!r} names no setting, so there is nothing to run; give 'tuned'.")
     return blocks
+
+
+def load_imports(config: Config) -> list[imports.Imported]:
+    """Register the learners and environments of a user's own."""
+    found, changed = imports.load(config.imports)
+    if changed:
+        forget_plans()
+    return found
+
+
+def forget_plans() -> None:
+    """To be called when code of a user's own has been replaced: what was made by it is of no use."""
+    for cached in (description, _plan, _environment, _solution):
+        cached.cache_clear()
+
+
+def _code(own: Sequence[imports.Imported], learner: str, environment: str) -> dict[str, list[str]]:
+    """What else determines a block: hashes of imported code, and the packages its learner and environment are from."""
+    sources = [base.source(learner), registry.source(environment)]
+    known = [*(one.digest for one in own), *(one for one in sources if one is not None)]
+    return {"code": known} if known else {}
 
 
 def build_block(block: BlockSpec) -> tuple[SimulationPlan, LearnerPlan, LaneIndex]:
@@ -94,13 +120,13 @@ def kind(block: BlockSpec, batch: bool = False) -> str:
     """Blocks of one kind run the same compiled program; `batch` as of `build_together`."""
     names = ("learner", "environment", "width", "horizon", "monitor", "dtype")
     explores = str(block["rho"]).startswith("estimate")
-    return json.dumps([explores, batch, *(block[name] for name in names)], sort_keys=True)
+    return json.dumps([explores, batch, block.get("code"), *(block[name] for name in names)], sort_keys=True)
 
 
 def _plan_of(block: BlockSpec) -> SimulationPlan:
     """The plan of all instances of a block's environment."""
     asked = ("learner", "environment", "setting", "episodes", *OPTION_NAMES)
-    return _plan(json.dumps({name: block[name] for name in asked}))
+    return _plan(json.dumps({name: block[name] for name in asked if name in block}))  # older runs lack newer options
 
 
 @functools.cache
@@ -116,7 +142,7 @@ def _plan(text: str) -> SimulationPlan:
     environment = json.dumps(block["environment"])
     cmdp, solution = _environment(environment), _solution(environment)
     preset, values = block["setting"]["preset"], block["setting"]["values"]
-    options = Options.made_of({name: block[name] for name in OPTION_NAMES})
+    options = Options.made_of({name: block[name] for name in OPTION_NAMES if name in block})
     hparams = {"preset": preset, **values}
     return prepare(
         block["learner"], cmdp, episodes=block["episodes"], seeds=1, hparams=hparams, options=options, solution=solution

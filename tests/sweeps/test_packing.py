@@ -88,7 +88,7 @@ def fails() -> Learner:
     return Learner("fails", hyperparameters, lambda problem, hyper: jnp.zeros_like(problem.delta), policy, update)
 
 
-def test_a_block_that_is_not_finite_ends_and_those_beside_it_go_on(tmp_path, monkeypatch):
+def test_a_block_that_is_not_finite_leaves_those_beside_it_alone(tmp_path, monkeypatch):
     monkeypatch.setitem(base._REGISTRY, "fails", fails())
     table = TABLE | {"learners": ["fails"], "settings": [{"after": [0, 30, 500]}], "episodes": 600, "checkpoints": 6}
     run(table, tmp_path / "alone", packed=False)

@@ -10,39 +10,62 @@ import pytest
 
 from cpdpo_jax import cli
 
+pytestmark = pytest.mark.usefixtures("fast_compile")
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 CLICKS = """
 <script>
 const problems = [], said = [];
 window.addEventListener("error", (e) => problems.push(e.message));
 const count = () => document.querySelectorAll("#charts path.series").length;
+const rows = () => [...document.querySelectorAll("#summary tbody tr")];
+const get = (id) => document.getElementById(id);
+const change = (id, value) => { get(id).value = value; get(id).dispatchEvent(new Event("change")); };
 try {
   const all = count();
-  for (const id of ["charts", "growth"]) said.push(id + " " + document.querySelectorAll(`#${id} svg`).length);
+  for (const id of ["charts", "growth"]) said.push(id + " " + document.querySelectorAll(`#${id} svg.chart`).length);
+  said.push("rows " + rows().length);
   document.querySelector('[data-toggle="l:uniform"]').click();
-  said.push("toggle " + (count() < all));
+  said.push("toggle " + (count() < all) + " rows " + rows().length);
   document.querySelector('[data-toggle="l:uniform"]').click();
+  document.querySelector('[data-toggle="s:theory"]').click();
+  said.push("setting " + (count() < all));
+  document.querySelector('[data-toggle="s:theory"]').click();
   said.push("back " + (count() === all));
-  for (const id of ["xlog", "ylog", "bands"]) document.getElementById(id).click();
-  said.push("logs " + (count() > 0));
-  for (const id of ["xlog", "ylog", "bands"]) document.getElementById(id).click();
-  const pick = document.getElementById("panel"), before = document.getElementById("charts").innerHTML;
-  pick.value = String(pick.options.length - 1);
-  pick.dispatchEvent(new Event("change"));
-  said.push("panel " + (document.getElementById("charts").innerHTML !== before));
-  const heads = document.querySelectorAll("#summary th");
-  const rows = () => [...document.querySelectorAll("#summary tbody tr")];
-  const cells = () => rows().map((row) => parseFloat(row.children[5].textContent));
-  heads[5].click();
+  for (const id of ["log", "bands"]) document.getElementById(id).click();
+  said.push("linear " + (count() >= all));  // curves of zeros are drawn here
+  for (const id of ["log", "bands"]) document.getElementById(id).click();
+  const before = document.getElementById("charts").innerHTML, table = document.getElementById("summary").textContent;
+  change("T", "90");
+  said.push("selector " + (document.getElementById("charts").innerHTML !== before));
+  said.push("table follows " + (document.getElementById("summary").textContent !== table));
+  said.push("title " + document.getElementById("table-title").textContent.includes("T = 90"));
+  document.getElementById("all").click();
+  said.push("all rows " + rows().length);
+  const cells = () => rows().map((row) => parseFloat(row.querySelector('[data-name="strong regret"] b').textContent));
+  const head = () => document.querySelector('[data-column="strong regret"]');
+  head().click();
   said.push("sorted " + cells().every((v, i, a) => i === 0 || a[i - 1] <= v));
-  heads[5].click();
-  said.push("reversed " + cells().every((v, i, a) => i === 0 || a[i - 1] >= v));
-  const svg = document.querySelector("#charts svg"), box = svg.getBoundingClientRect();
+  head().dispatchEvent(new KeyboardEvent("keydown", { key: "Enter" }));
+  said.push("reversed by key " + cells().every((v, i, a) => i === 0 || a[i - 1] >= v));
+  const chart = document.querySelector("#charts svg.chart"), tip = chart.parentNode.querySelector(".tip");
+  const box = chart.getBoundingClientRect();
   const middle = { clientX: box.left + box.width / 2, clientY: box.top + box.height / 2 };
-  svg.dispatchEvent(new PointerEvent("pointermove", middle));
-  said.push("hover " + document.querySelector("#charts .tip").textContent.includes("uniform"));
+  chart.dispatchEvent(new PointerEvent("pointermove", middle));
+  said.push("hover " + (!tip.hidden && tip.textContent.includes("uniform")));
+  chart.dispatchEvent(new PointerEvent("pointerleave"));
+  said.push("left " + tip.hidden);
+  const press = (key) => chart.dispatchEvent(new KeyboardEvent("keydown", { key }));
+  press("End");
+  const last = tip.textContent;
+  press("ArrowLeft");
+  said.push("keys " + (!tip.hidden && last.includes("episode 90") && tip.textContent !== last));
+  said.push("reachable " + (chart.tabIndex === 0));
+  press("Escape");
+  said.push("escape " + tip.hidden);
+  said.push("fits " + (document.documentElement.scrollWidth <= window.innerWidth));
 } catch (error) { problems.push(String(error)); }
-document.title = "SAID " + said.join("; ") + " PROBLEMS " + problems.join("; ") + " END";
+document.title = "SAID " + said.join("; ") + " PROBLEMS " + problems.join("; ") + " WIDE " + window.innerWidth + " END";
 </script>
 """
 
@@ -74,16 +97,25 @@ def test_the_page_loads_nothing_from_elsewhere(report):
         assert part in page
 
 
+def test_without_figures_only_the_page_is_written(report, tmp_path):
+    assert cli.main(["report", str(report), "--no-figures", "--out", str(tmp_path)]) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium (Debian: apt-get install chromium)")
-def test_the_page_works_in_a_browser_without_a_network(report, tmp_path):
+@pytest.mark.parametrize("width", [1400, 420])
+def test_the_page_works_in_a_browser_without_a_network(report, tmp_path, width):
     page = tmp_path / "clicked.html"
     page.write_text((report / "report.html").read_text().replace("</body>", CLICKS + "</body>"))
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
     flags += ["--disable-background-networking", "--disable-component-update", "--host-resolver-rules=MAP * ~NOTFOUND"]
+    flags += [f"--window-size={width},900"]
     flags += [f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr", "--dump-dom", page.as_uri()]
-    done = subprocess.run([str(CHROMIUM), *flags], capture_output=True, text=True, timeout=60)
-    said, problems = re.search(r"SAID (.*) PROBLEMS (.*) END", done.stdout).groups()  # pyright: ignore[reportOptionalMemberAccess]
+    done = subprocess.run([str(CHROMIUM), *flags], capture_output=True, text=True, timeout=120)
+    said, problems, wide = re.search(r"SAID (.*) PROBLEMS (.*) WIDE (\d+) END", done.stdout).groups()  # pyright: ignore[reportOptionalMemberAccess]
     assert problems == ""
     assert "false" not in said
-    assert said.startswith("charts 8; growth 2; ")
+    assert said.startswith("charts 8; growth 2; rows 4; toggle true rows 2; ")
+    assert "all rows 8" in said
+    assert int(wide) <= max(width, 500)  # some browsers have no narrower window
     assert "CONSOLE" not in done.stderr

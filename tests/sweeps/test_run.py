@@ -13,6 +13,8 @@ import cpdpo_jax as cp
 from cpdpo_jax import cli
 from cpdpo_jax.simulation import blocks
 
+pytestmark = pytest.mark.usefixtures("fast_compile")
+
 ENVIRONMENT = {"name": "random", "layers": 2, "states": 2, "actions": 2, "constraints": 1}
 TABLE = {"learners": ["uniform"], "environments": [ENVIRONMENT], "episodes": [40, 60], "seeds": 3}
 

@@ -104,6 +104,16 @@ def test_two_processes_do_not_share_a_directory(tmp_path, capsys):
         assert json.loads(capsys.readouterr().out)["state"] == "running"
 
 
+def test_a_deleted_lock_file_lets_no_one_in(tmp_path, capsys):
+    assert run(tmp_path / "a") == 0
+    with Store(tmp_path / "a").locked():
+        (tmp_path / "a" / "lock").unlink()
+        capsys.readouterr()
+        assert cli.main(["resume", str(tmp_path / "a")]) == 2
+        assert "is being run by another process, whose lock file was deleted" in capsys.readouterr().err
+    assert cli.main(["resume", str(tmp_path / "a")]) == 0
+
+
 def test_a_full_disk_is_told_and_loses_nothing(tmp_path, capsys, monkeypatch):
     out = tmp_path / "a"
     assert run(out) == 0
@@ -122,6 +132,17 @@ def test_a_full_disk_is_told_and_loses_nothing(tmp_path, capsys, monkeypatch):
     monkeypatch.undo()
     assert run(out, env=(SMALL, f"{SMALL},key=1")) == 0
     assert len(contents(out)) == 2
+
+
+def test_a_disk_that_is_full_from_the_start_is_told(tmp_path, capsys, monkeypatch):
+    def full(file):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files.os, "fsync", full)
+    assert run(tmp_path / "a") == 1
+    assert f"cpdpo: {tmp_path / 'a'}: the disk is full" in capsys.readouterr().err
+    monkeypatch.undo()
+    assert run(tmp_path / "a") == 0
 
 
 @pytest.mark.parametrize("options", [{}, {"rho": "estimate:100", "horizon": "doubling"}])

@@ -1,0 +1,167 @@
+"""Blocks on dask's workers: the bytes of the threads' run, whatever dies; nobody else gets in; nothing is trusted."""
+
+from __future__ import annotations
+
+import fractions
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import cpdpo_jax as cp
+from cpdpo_jax import cli
+from cpdpo_jax.common import files
+from cpdpo_jax.sweeps import dask_clusters, dask_engine
+from cpdpo_jax.sweeps.dask_clusters import connected
+from cpdpo_jax.sweeps.engines import Where
+from cpdpo_jax.sweeps.store import Store
+from tests.sweeps.test_imports import mine, table  # noqa: F401
+from tests.sweeps.test_store import contents
+
+ENVIRONMENT = "random:layers=2,states=2,actions=2,constraints=1,instances=4"
+LONG = {"learners": ["uniform"], "environments": [ENVIRONMENT], "episodes": 300_000, "seeds": 40}
+FLAGS = ["--learner", "uniform", "--env", ENVIRONMENT, "--episodes", "300000", "--seeds", "40"]
+SHORT = LONG | {"episodes": 60}
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    """Two worker processes, as `--on local:2` starts them."""
+    with connected(Where("local:2"), {}, tmp_path_factory.mktemp("dask"), print, print) as cluster:
+        yield cluster.client
+
+
+@pytest.fixture(scope="module")
+def by_threads(tmp_path_factory):
+    """The long run without dask."""
+    out = tmp_path_factory.mktemp("threads") / "run"
+    cp.run(LONG, out=out, progress=False)
+    return contents(out)
+
+
+def nothing_is_left(out: Path) -> bool:
+    return not list(out.rglob(f"*{files.SUFFIX}")) and not list(out.rglob("*.npz"))
+
+
+def test_a_worker_killed_in_the_middle_changes_no_byte(client, by_threads, tmp_path):
+    out, killed = tmp_path / "a", []
+
+    def kill() -> None:
+        while not list(out.glob("checkpoints/*.npz")):
+            time.sleep(0.01)
+        pid = next(iter(client.run(os.getpid).values()))
+        killed.append((pid, Store(out).finished))
+        os.kill(pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    cp.run(LONG, out=out, on=client, every=0.1, progress=False)
+    killer.join()
+    assert [finished for _, finished in killed] == [False]
+    assert len(by_threads) == 8
+    assert contents(out) == by_threads
+    assert nothing_is_left(out)
+
+
+def test_ctrl_c_leaves_what_threads_take_up(by_threads, tmp_path):
+    """Ctrl-C goes to all processes of the terminal, the workers too."""
+    out = tmp_path / "a"
+    command = [sys.executable, "-m", "cpdpo_jax.cli", "run", *FLAGS, "--out", str(out)]
+    before = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # in the background it is ignored, and inherited so
+    process = subprocess.Popen(
+        [*command, "--on", "local:2", "--checkpoint-every", "0.1"], start_new_session=True, stderr=subprocess.PIPE
+    )
+    signal.signal(signal.SIGINT, before)
+    deadline = time.monotonic() + 300
+    while not list(out.glob("checkpoints/*.npz")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    _, told = process.communicate(timeout=180)
+    assert process.returncode == 130
+    lines = told.decode().splitlines()
+    assert [line.endswith(f"cpdpo resume {out}") for line in lines] == [False, True], lines  # and nothing of dask's
+    assert not Store(out).finished
+    assert list(out.glob("checkpoints/*.npz"))
+    assert cli.main(["resume", str(out)]) == 0
+    assert contents(out) == by_threads
+    assert nothing_is_left(out)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_learner_of_ones_own_runs_on_the_workers(client, mine, tmp_path, shared):  # noqa: F811
+    cp.run(table(mine), out=tmp_path / "threads", progress=False)
+    cp.run(table(mine), out=tmp_path / "dask", on=client, shared=shared, progress=False)
+    assert len(contents(tmp_path / "dask")) == 2
+    assert contents(tmp_path / "dask") == contents(tmp_path / "threads")
+
+
+def test_another_version_on_the_workers_is_refused(client, tmp_path, monkeypatch):
+    monkeypatch.setattr(dask_engine, "fingerprint", lambda: {"jax": "0.0.1", "numpy": "?"})
+    with pytest.raises(
+        ValueError, match=r"refuses: another version runs there \(jax [0-9.]+ there, 0\.0\.1 here; numpy"
+    ):
+        cp.run(SHORT, out=tmp_path / "a", on=client, progress=False)
+    monkeypatch.undo()
+    assert len(cp.run(SHORT, out=tmp_path / "a", on=client, progress=False)) == 1
+
+
+def test_a_directory_that_workers_do_not_see_is_told(client, tmp_path, monkeypatch):
+    task: Any = dask_engine.Task
+    monkeypatch.setattr(dask_engine, "Task", lambda **of: task(**(of | {"directory": "/nowhere"})))
+    told = r"/nowhere is not the run's directory there; share it, or give --no-shared\.$"
+    with pytest.raises(ValueError, match=told):
+        cp.run(SHORT, out=tmp_path / "a", on=client, progress=False)
+
+
+def test_only_the_loopback_address_is_listened_on(client):
+    own = psutil.Process()
+    sockets = [one for process in (own, *own.children(recursive=True)) for one in process.net_connections("inet")]
+    listening = [one.laddr.ip for one in sockets if one.status == psutil.CONN_LISTEN]
+    assert len(listening) >= 5  # scheduler, two workers and those that watch them
+    assert set(listening) == {"127.0.0.1"}
+
+
+def test_who_has_no_certificate_is_not_let_in(client, tmp_path, monkeypatch):
+    from distributed import Security
+
+    monkeypatch.setattr(dask_clusters, "WAIT", 3)
+    address = client.scheduler.address
+    assert address.startswith("tls://")
+
+    def certificates(security: Security, folder: str) -> dict[str, str]:
+        (tmp_path / folder).mkdir()
+        own = security.get_tls_config_for_role("client")
+        paths = {name: tmp_path / folder / name for name in ("ca", "cert", "key")}
+        for name, field in (("ca", "ca_file"), ("cert", "cert"), ("key", "key")):
+            paths[name].write_text(own[field])
+        return {name: str(path) for name, path in paths.items()}
+
+    def threads_there(on: str, tls: dict[str, str]) -> int:
+        with connected(Where(on, tls=tls), {}, tmp_path, print, print) as cluster:
+            return cluster.wanted
+
+    with pytest.raises(ValueError, match="lets us in at tls://"):
+        threads_there(address, certificates(Security.temporary(), "others"))
+    with pytest.raises(ValueError, match="lets us in at tcp://"):
+        threads_there(address.replace("tls", "tcp"), {})
+    with pytest.raises(ValueError, match="needs certificates; give --tls-ca"):
+        threads_there(address, {})
+    assert threads_there(address, certificates(client.security, "own")) == 2
+
+
+def test_pickles_are_not_read(client):
+    """What a worker could make us run by sending it."""
+    future = client.submit(fractions.Fraction, 1, 3, pure=False)
+    with pytest.raises(TypeError, match="only able to deserialize"):
+        future.result()

@@ -1,0 +1,229 @@
+"""Damage in a run directory: seen by every command, named with its remedy, set aside and done again; never believed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import warnings
+
+import numpy as np
+import pytest
+
+import cpdpo_jax as cp
+from cpdpo_jax import cli
+from cpdpo_jax.common.files import DamagedError
+from cpdpo_jax.simulation.blocks import Snapshot
+from cpdpo_jax.simulation.curves import BlockCurves
+from cpdpo_jax.sweeps import integrity, store
+from cpdpo_jax.sweeps.load import load_runs
+from cpdpo_jax.sweeps.store import Store
+from tests.sweeps.test_run import TABLE
+from tests.sweeps.test_store import contents
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run of two blocks."""
+    place = tmp_path_factory.mktemp("finished") / "run"
+    cp.run(TABLE, out=place, progress=False)
+    return place
+
+
+@pytest.fixture
+def place(finished, tmp_path):
+    """The same, to be damaged."""
+    return shutil.copytree(finished, tmp_path / "run")
+
+
+def files_of(place):
+    """All but the lock, which says who ran last."""
+    found = [path for path in place.rglob("*") if path.is_file() and path.name != "lock"]
+    return {str(path.relative_to(place)): path.read_bytes() for path in found}
+
+
+def first_block(place):
+    return min((place / "blocks").iterdir())
+
+
+def begin_block(place) -> tuple[str, Snapshot]:
+    """As if the first block had been stopped: its snapshot instead of its file."""
+    path = first_block(place)
+    path.unlink()
+    curves = BlockCurves(*(np.zeros((1, 32)) for _ in BlockCurves._fields[:-1]), done=np.array(7))
+    snapshot = Snapshot(7, np.ones(32), curves, [np.arange(32.0), np.array(3)])
+    Store(place).keep(path.stem, snapshot)
+    return path.stem, snapshot
+
+
+def is_refused(capsys, path, *commands):
+    """Each command ends with code 2 and one line that names the file."""
+    for command in commands:
+        assert cli.main(command) == 2
+        err = capsys.readouterr().err
+        assert str(path) in err
+        assert err.count("\n") == 1
+        assert "fault of cpdpo" not in err
+
+
+def test_every_flipped_bit_of_a_block_is_seen(place):
+    """Also those in the checksum itself, and a file that is cut anywhere."""
+    path, rng = first_block(place), np.random.default_rng(0)
+    whole = path.read_bytes()
+    for at in [0, len(whole) - 1, len(whole) - 70, *rng.integers(0, len(whole), 60)]:
+        changed = bytearray(whole)
+        changed[at] ^= 1 << rng.integers(8)
+        for content in (bytes(changed), whole[:at]):
+            path.write_bytes(content)
+            ((found, what),) = integrity.damaged(Store(place), Store(place).blocks)
+            assert found == path
+            assert f"{path} is damaged" in what
+            assert f"cpdpo resume {place}" in what
+            with pytest.raises(DamagedError, match=path.name):
+                load_runs([Store(place)])
+
+
+def test_a_damaged_block_is_named_set_aside_and_run_again(place, finished, capsys):
+    path = first_block(place)
+    broken = bytes(path.read_bytes()[:2000])
+    path.write_bytes(broken)
+    before = files_of(place)
+    is_refused(capsys, path, ["status", str(place)], ["report", str(place)])
+    assert files_of(place) == before
+    assert cli.main(["status", str(place), "--json"]) == 2
+    told = json.loads(capsys.readouterr().out)
+    assert (told["finished"], told["damaged"], told["state"]) == (1, [str(path)], "stopped")
+    assert cli.main(["resume", str(place), "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["ran"] == 1
+    aside = place / "damaged" / path.name
+    assert str(path) in err
+    assert str(aside) in err
+    assert aside.read_bytes() == broken
+    assert contents(place) == contents(finished)
+    path.write_bytes(broken[:10])  # a second time
+    with pytest.warns(UserWarning, match=rf"{path.stem}-1\.nc"):
+        cp.run(TABLE, out=place, progress=False)
+    assert len(list(aside.parent.iterdir())) == 2
+    assert contents(place) == contents(finished)
+
+
+def test_a_block_in_anothers_place_is_seen(place):
+    one, other = sorted((place / "blocks").iterdir())
+    shutil.copy(one, other)
+    with pytest.raises(DamagedError, match=rf"{other.name} is damaged: it is the file of another block"):
+        cp.load_run(place)
+
+
+@pytest.mark.parametrize("damage", ["empty", "flipped", "cut", "another's"])
+def test_a_damaged_snapshot_is_named_and_its_block_run_again(place, finished, capsys, damage):
+    key, snapshot = begin_block(place)
+    path = Store(place).checkpoint_path(key)
+    whole = path.read_bytes()
+    if damage == "another's":
+        Store(place).keep("0123456789abcdef", snapshot)
+        os.replace(Store(place).checkpoint_path("0123456789abcdef"), path)
+    else:
+        flipped = whole[:100] + bytes([whole[100] ^ 4]) + whole[101:]
+        path.write_bytes({"empty": b"", "flipped": flipped, "cut": whole[:-300]}[damage])
+    is_refused(capsys, path, ["status", str(place)])
+    assert cli.main(["resume", str(place)]) == 0
+    assert str(path) in capsys.readouterr().err
+    assert (place / "damaged" / path.name).is_file()
+    assert contents(place) == contents(finished)
+
+
+def test_any_bit_of_a_snapshot_counts(place):
+    key, snapshot = begin_block(place)
+    path, rng = Store(place).checkpoint_path(key), np.random.default_rng(0)
+    assert Store(place).snapshot(key).episode == snapshot.episode  # pyright: ignore[reportOptionalMemberAccess]
+    whole = path.read_bytes()
+    for at in rng.integers(0, len(whole), 60):
+        changed = bytearray(whole)
+        changed[at] ^= 1 << rng.integers(8)
+        path.write_bytes(changed)
+        with pytest.raises(DamagedError, match=key):
+            Store(place).snapshot(key)
+
+
+def changed_number(text: str) -> str:
+    """The first digit of the second half is another one."""
+    at = next(i for i in range(len(text) // 2, len(text)) if text[i].isdigit())
+    return text[:at] + str((int(text[at]) + 1) % 10) + text[at + 1 :]
+
+
+DAMAGES = {
+    "empty": lambda text: "",
+    "no table": lambda text: "[1]",
+    "an empty table": lambda text: "{}",
+    "cut": lambda text: text[: len(text) // 2],
+    "one digit": changed_number,
+    "not text": lambda text: b"\xff\xfe\x00",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", ["manifest.json", "blocks.json", "config.toml"])
+def test_small_files_are_named_with_their_remedy(place, capsys, monkeypatch, name, damage):
+    path = place / name
+    content = DAMAGES[damage](path.read_text())
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    before = files_of(place)
+    is_refused(capsys, path, ["status", str(place)], ["report", str(place)])
+    if name != "blocks.json":
+        is_refused(capsys, path, ["resume", str(place)])
+    assert files_of(place) == before
+    monkeypatch.setattr("cpdpo_jax.sweeps.runner.run_block", None)  # nothing is to be run
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cp.run(TABLE, out=place, progress=False, any_version=name == "manifest.json")  # the remedy
+    assert cli.main(["status", str(place)]) == 0
+    if name == "manifest.json":
+        assert (place / "damaged" / name).is_file()
+
+
+def test_a_later_format_is_refused(place, capsys):
+    manifest = Store(place).manifest | {"format": 3}
+    Store(place).write_manifest(manifest)
+    is_refused(capsys, place / "manifest.json", ["status", str(place)], ["resume", str(place)])
+    assert cli.main(["report", str(place)]) == 2
+    assert "is of format 3, this cpdpo_jax reads up to 2; update the package" in capsys.readouterr().err
+
+
+def test_a_run_that_was_killed_while_it_began_is_taken_up(place, tmp_path, capsys):
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    shutil.copy(place / "config.toml", killed)
+    assert cli.main(["resume", str(killed)]) == 2
+    assert f"cpdpo run ... --out {killed}" in capsys.readouterr().err
+    cp.run(TABLE, out=killed, progress=False)
+    assert contents(killed) == contents(place)
+    (killed / "manifest.json").unlink()  # and one that has lost it says so
+    with pytest.raises(ValueError, match=r"manifest\.json is missing, which says what version ran the 2 blocks"):
+        cp.run(TABLE, out=killed, progress=False)
+
+
+def test_bits_of_two_machines_do_not_mix_in_a_block_unless_wanted(place, capsys, monkeypatch):
+    key, _ = begin_block(place)
+    here = store.rounding()
+    assert here["cpu"]
+    elsewhere = here | {"cpu": "another", "XLA_FLAGS": "--xla_cpu_enable_fast_math=true"}
+    for module in (store, integrity):
+        monkeypatch.setattr(module, "rounding", lambda: elsewhere)
+    before = files_of(place)
+    is_refused(capsys, Store(place).checkpoint_path(key), ["resume", str(place)])
+    assert files_of(place) == before
+    assert integrity.set_aside(Store(place), Store(place).blocks, any_version=True) == []
+    Store(place).checkpoint_path(key).unlink()
+    assert cli.main(["resume", str(place)]) == 0  # other blocks may be run elsewhere: the manifest says so
+    assert [one["rounding"]["cpu"] for one in Store(place).manifest["sessions"]] == [here["cpu"], "another"]
+    capsys.readouterr()
+    assert cli.main(["status", str(place)]) == 0
+    assert "2 kinds of machine" in capsys.readouterr().out
+
+
+def test_xla_flags_that_round_are_told_apart(monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
+    assert store.rounding()["XLA_FLAGS"] == ""
+    monkeypatch.setenv("XLA_FLAGS", "--xla_b=1  --xla_a=2")
+    assert store.rounding()["XLA_FLAGS"] == "--xla_a=2 --xla_b=1"
