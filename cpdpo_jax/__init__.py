@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from cpdpo_jax.results.result import NonFiniteError as NonFiniteError
     from cpdpo_jax.results.result import Result as Result
     from cpdpo_jax.simulation.simulate import simulate as simulate
+    from cpdpo_jax.simulation.train import make_train as make_train
     from cpdpo_jax.sweeps.run import load_run as load_run
     from cpdpo_jax.sweeps.run import run as run
 
@@ -50,6 +51,7 @@ _WHERE = {
     "load_cmdp": "cpdpo_jax.envs.files",
     "load_run": "cpdpo_jax.sweeps.run",
     "make_cmdp": "cpdpo_jax.envs.build",
+    "make_train": "cpdpo_jax.simulation.train",
     "run": "cpdpo_jax.sweeps.run",
     "save_cmdp": "cpdpo_jax.envs.files",
     "simulate": "cpdpo_jax.simulation.simulate",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, make_dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg, subcommand
 
 from cpdpo_jax.simulation.options import Options
 
 Many = tuple[str, ...]
+Imports = Annotated[Many, arg(name="import", metavar="FILE.py|MODULE...", help_behavior_hint="")]
 
 
 def _flag(metavar: str) -> Any:
@@ -37,6 +38,22 @@ class Common:
 
 
 @dataclass(frozen=True)
+class Where:
+    """Where blocks run; needs `pip install cpdpo_jax[dask]`. See docs/clusters.md."""
+
+    on: Annotated[str, _flag("local:N|tcp://HOST:PORT|tls://HOST:PORT|slurm:N")] = ""
+    """workers of dask instead of the threads of this process"""
+    no_shared: Annotated[bool, _flag("")] = False
+    """workers do not see the run directory: results are sent back"""
+    tls_ca: Annotated[str, _flag("FILE")] = ""
+    """certificate of the authority, for tls://"""
+    tls_cert: Annotated[str, _flag("FILE")] = ""
+    """our certificate"""
+    tls_key: Annotated[str, _flag("FILE")] = ""
+    """its key"""
+
+
+@dataclass(frozen=True)
 class Demo(Common):
     """Our own learner, CPD-PO and two rivals on two small CMDPs: table, figures and report in some minutes.
 
@@ -57,23 +74,35 @@ class Run(Common):
 
     examples:
       cpdpo run sweep.toml
-      cpdpo run --learner cpdpo uniform --env media_streaming random:layers=4,rho=0.5 --episodes 100000 --seeds 64
+      cpdpo run --learner cpdpo uniform --env media_streaming random:layers=4,rho=0.5 --episodes 1e5 --seeds 64
+
+    keys of the file (TOML; whole numbers may be written 1e5):
+      learners      names (`cpdpo list`)
+      environments  names, or tables with name, the environment's parameters, and grid = { PARAMETER = [...] }
+      episodes      T, or a list: a run for each
+      seeds         how many, or a list
+      settings      "tuned", "theory", { HYPERPARAMETER = value, list or "x2" }, a list of these, or a table by learner
+      imports       files or modules of your own that register learners and environments
+      block         seeds of a block, a multiple of 32
+      key, checkpoints, rho, delta, horizon, monitor, dtype: as the flags of these names
     """
 
     file: Positional[Annotated[str, _flag("FILE.toml")]] = ""
-    """TOML file; see the README for its keys"""
+    """TOML file with the keys above"""
     learner: Annotated[Many, _flag("NAME...")] = ()
     """learners (`cpdpo list`)"""
     env: Annotated[Many, _flag("NAME[:PARAMETER=VALUE,...]...")] = ()
     """environments (`cpdpo list`)"""
     episodes: Annotated[Many, _flag("T...")] = ()
     """number of episodes; several: one run for each"""
-    seeds: Annotated[str, _flag("N")] = ""
-    """number of seeds"""
+    seeds: Annotated[str, _flag("N|LIST")] = ""
+    """how many seeds, or which: 64, or 5,7,9, or 64-127"""
     setting: Annotated[Many, _flag("PRESET...")] = ()
     """tuned, theory, or both"""
     set: Annotated[Many, _flag("NAME=VALUE[,VALUE...]...")] = ()
     """hyperparameters of all learners, a grid if several: learning_rate=x0.5,x1,x2"""
+    imports: Imports = ()
+    """code of your own that registers learners or environments"""
     simulation: OptionFlags = field(default_factory=OptionFlags)  # pyright: ignore[reportInvalidTypeForm]
     """how it is run; also keys of the file"""
     out: Annotated[str, _flag("DIR")] = ""
@@ -84,6 +113,12 @@ class Run(Common):
     """go on in a directory of another version"""
     checkpoint_every: float = 5.0
     """seconds between snapshots"""
+    shard: Annotated[str, _flag("I/N")] = ""
+    """run only this share of the blocks (0/N to N-1/N), beside others of the same N"""
+    no_lock: Annotated[bool, _flag("")] = False
+    """for file systems that cannot lock files: nobody else must run this there"""
+    where: Where = field(default_factory=Where)
+    """where blocks run"""
     json: Annotated[bool, _flag("")] = False
     """print JSON"""
 
@@ -101,19 +136,25 @@ class Resume(Common):
     """go on in a directory of another version"""
     checkpoint_every: float = 5.0
     """seconds between snapshots"""
+    shard: Annotated[str, _flag("I/N")] = ""
+    """run only this share of the blocks (0/N to N-1/N), beside others of the same N"""
+    no_lock: Annotated[bool, _flag("")] = False
+    """for file systems that cannot lock files: nobody else must run this there"""
+    where: Where = field(default_factory=Where)
+    """where blocks run"""
     json: Annotated[bool, _flag("")] = False
     """print JSON"""
 
 
 @dataclass(frozen=True)
 class Status(Common):
-    """How far a run has come.
+    """How far a run has come; several directories of one run (shards) count as one.
 
     example: cpdpo status runs/sweep --json
     """
 
-    directory: Positional[Annotated[Path, _flag("DIR")]]
-    """run directory"""
+    directories: Positional[Annotated[tuple[Path, ...], _flag("DIR...")]]
+    """run directories"""
     json: Annotated[bool, _flag("")] = False
     """print JSON"""
 
@@ -129,6 +170,10 @@ class Report(Common):
     """run directories"""
     out: Annotated[str, _flag("DIR")] = ""
     """where to (the first run directory)"""
+    no_figures: Annotated[bool, _flag("")] = False
+    """only report.html"""
+    units: Annotated[Literal["source", "learner"], _flag("source|learner")] = "source"
+    """of the CMDP's source, or the learner's, where rewards and costs lie in [0, 1]"""
     json: Annotated[bool, _flag("")] = False
     """print the summary table as JSON"""
 
@@ -142,6 +187,8 @@ class Solve(Common):
 
     environment: Positional[Annotated[str, _flag("ENV")]]
     """NAME[:PARAMETER=VALUE,...] or an .npz file"""
+    imports: Imports = ()
+    """code of your own that registers environments"""
     json: Annotated[bool, _flag("")] = False
     """print JSON"""
 
@@ -155,6 +202,8 @@ class List(Common):
 
     name: Positional[Annotated[str, _flag("NAME")]] = ""
     """an environment or a learner"""
+    imports: Imports = ()
+    """code of your own, listed with the rest"""
     json: Annotated[bool, _flag("")] = False
     """print JSON"""
 
@@ -177,6 +226,10 @@ class Bench(Common):
     """numbers of seeds; up to 8 run on one core (8 64 512)"""
     part: Annotated[Many, _flag("NAME...")] = ()
     """only these: speed, naive, baselines, flame, device"""
+    target: Annotated[str, _flag("h100|a100")] = ""
+    """part device: compile for this GPU (needs jax's CUDA plugin, no GPU); else a stand-in is counted"""
+    learner: Annotated[Many, _flag("NAME...")] = ()
+    """part device with a target: of these learners (cpdpo cpd_oppo)"""
     scaling: Annotated[bool, _flag("")] = False
     """only throughput against seeds (1 to 4096) and cores"""
     memory: Annotated[bool, _flag("")] = False

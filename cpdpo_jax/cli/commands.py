@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import signal
 import sys
 import time
@@ -11,7 +13,9 @@ from typing import Any
 
 from cpdpo_jax.cli import arguments, demo
 from cpdpo_jax.sweeps import config as configuration
+from cpdpo_jax.sweeps import imports, integrity
 from cpdpo_jax.sweeps.config import Config
+from cpdpo_jax.sweeps.shards import parse
 from cpdpo_jax.sweeps.store import Store
 
 
@@ -21,20 +25,18 @@ def run(asked: Any) -> int:
 
 
 def _demo(asked: arguments.Demo) -> int:
-    from cpdpo_jax.sweeps.load import load_runs, rows
+    from cpdpo_jax.sweeps.load import in_units, load_runs, rows
 
     config = configuration.build(demo.TABLE | {"episodes": asked.episodes, "seeds": asked.seeds})
     _say("A CMDP on which averages deceive, and a random one: our own learner, CPD-PO and two rivals.")
-    code = _execute(config, asked.out, quiet=False, as_json=False)
+    code = _execute(config, asked.out, arguments.Resume(asked.out))
     if code:
         return code
-    print("\n" + demo.story(rows(load_runs([Store(asked.out)]))))
+    print("\n" + demo.story(rows(in_units(load_runs([Store(asked.out)])))))
     return _report(arguments.Report(directories=(asked.out,)))
 
 
 def _run(asked: arguments.Run) -> int:
-    if asked.checkpoint_every <= 0:
-        raise ValueError(f"--checkpoint-every {asked.checkpoint_every:g} is not a positive number of seconds.")
     table = configuration.read(Path(asked.file)) if asked.file else {}
     table |= _flags(asked)
     config = configuration.build(table, asked.file or "the command line")
@@ -42,7 +44,7 @@ def _run(asked: arguments.Run) -> int:
     out = Path(asked.out) if asked.out else Path("runs") / name
     if asked.dry_run:
         return _dry_run(config, out, asked.json)
-    return _execute(config, out, as_json=asked.json, any_version=asked.any_version, every=asked.checkpoint_every)
+    return _execute(config, out, asked)
 
 
 def _flags(asked: arguments.Run) -> dict[str, Any]:
@@ -56,8 +58,10 @@ def _flags(asked: arguments.Run) -> dict[str, Any]:
         table["episodes"] = [_whole("episodes", one) for one in asked.episodes]
     if asked.setting or asked.set:
         table["settings"] = _settings(asked)
+    if asked.imports:
+        table["imports"] = list(asked.imports)
     if asked.seeds:
-        table["seeds"] = _whole("seeds", asked.seeds)
+        table["seeds"] = _seeds(asked.seeds)
     given = vars(asked.simulation).items()
     return table | {name: configuration.parse_value(text) for name, text in given if text}
 
@@ -68,6 +72,8 @@ def _settings(asked: arguments.Run) -> list[Any]:
         name, equals, rest = one.partition("=")
         if not equals:
             raise ValueError(f"--set {one!r} is not NAME=VALUE.")
+        if name in values:
+            raise ValueError(f"--set gives {name!r} twice; give its values together: {name}=A,B.")
         values[name] = [configuration.parse_value(value) for value in rest.split(",")]
     presets = asked.setting or ("tuned",)
     return [{"preset": preset, **values} if values else preset for preset in presets]
@@ -80,31 +86,52 @@ def _whole(name: str, text: str) -> int:
         raise ValueError(f"{name} = {text!r} is not a whole number.") from None
 
 
+def _seeds(text: str) -> int | list[int]:
+    """How many ("64"), or which: "5,7,9", or "64-127"."""
+    if not re.search(r",|\d\s*-", text):
+        return _whole("seeds", text)
+    chosen: list[int] = []
+    for part in filter(None, text.replace(" ", "").split(",")):
+        first, dash, last = part.partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()) or (dash and int(last) < int(first)):
+            raise ValueError(f"seeds = {text!r}: {part!r} is no seed and no range; give 64, or 5,7,9, or 64-127.")
+        chosen += range(int(first), int(last or first) + 1)
+    return chosen
+
+
 def _resume(asked: arguments.Resume) -> int:
-    store = Store(asked.directory).require()
-    return _execute(
-        store.config, asked.directory, as_json=asked.json, any_version=asked.any_version, every=asked.checkpoint_every
-    )
+    return _execute(Store(asked.directory).require().config, asked.directory, asked)
 
 
-def _execute(
-    config: Config, out: Path, *, as_json: bool, quiet: bool = False, any_version: bool = False, every: float = 5.0
-) -> int:
+def _execute(config: Config, out: Path, asked: arguments.Run | arguments.Resume) -> int:
     """Run what is not finished; the table of what is finished goes to stdout."""
-    from cpdpo_jax.sweeps.load import load_runs, rows, table_of
+    from cpdpo_jax.sweeps.load import in_units, load_runs, rows, table_of
     from cpdpo_jax.sweeps.run import execute
 
+    if not asked.checkpoint_every > 0:
+        raise ValueError(f"--checkpoint-every {asked.checkpoint_every:g} is not a positive number of seconds.")
+    shard, as_json = parse(asked.shard), asked.json
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     started = time.perf_counter()
-    done = execute(config, out, progress=not quiet, any_version=any_version, every=every, say=_say)
+    done = execute(
+        config,
+        out,
+        any_version=asked.any_version,
+        every=asked.checkpoint_every,
+        shard=shard,
+        lock=not asked.no_lock,
+        where=_where(asked.where),
+        say=_say,
+        warn=_warn,
+    )
     if not done.finished:
-        _say(f"stopped; go on with: cpdpo resume {out}")
+        _say(f"stopped; go on with: cpdpo resume {out}{f' --shard {shard}' if shard else ''}")
         return 130
-    table, ran = rows(load_runs([done.store])), done.blocks - done.before
+    table, ran = rows(in_units(load_runs([done.store]))), done.blocks - done.before
     if as_json:
         print(json.dumps({"directory": str(out), "blocks": done.blocks, "ran": ran, "rows": table}))
     else:
-        print(table_of(table))
+        print(table_of(table, shutil.get_terminal_size().columns if sys.stdout.isatty() else 0))
     _say(f"{ran} blocks in {time.perf_counter() - started:.1f} s. Figures: cpdpo report {out}")
     bad = sum(row["non_finite"] for row in table)
     if bad:
@@ -112,10 +139,19 @@ def _execute(
     return 0
 
 
+def _where(asked: arguments.Where) -> Any:
+    from cpdpo_jax.sweeps.engines import Where
+
+    tls = {"ca": asked.tls_ca, "cert": asked.tls_cert, "key": asked.tls_key}
+    return Where(on=asked.on, shared=not asked.no_shared, tls={name: path for name, path in tls.items() if path})
+
+
 def _dry_run(config: Config, out: Path, as_json: bool) -> int:
+    from cpdpo_jax.sweeps.provenance import rounding
     from cpdpo_jax.sweeps.runner import probe
     from cpdpo_jax.sweeps.specification import expand
 
+    rounding()  # is jax there, with a device?
     blocks = expand(config)
     store = Store(out)
     store.check(config, blocks)
@@ -142,33 +178,46 @@ def _duration(seconds: float) -> str:
 
 
 def _status(asked: arguments.Status) -> int:
-    store = Store(asked.directory).require()
-    blocks = store.blocks
-    done = [key for key in blocks if store.is_done(key)]
-    begun = {key: store.episodes_done(key) for key in blocks if key not in set(done)}
+    if not asked.directories:
+        raise ValueError("status needs a run directory; give the --out of a `cpdpo run`.")
+    stores = [Store(path).require() for path in asked.directories]
+    bad = [one for store in stores for one in integrity.look(store)]
+    lost = {path for path, _ in bad}
+    blocks = {key: block for store in stores for key, block in store.blocks.items()}
+    done = {key for key in blocks if any(store.is_done(key) and store.result_path(key) not in lost for store in stores)}
+    begun = {
+        key: max(0 if store.checkpoint_path(key) in lost else store.episodes_done(key) for store in stores)
+        for key in blocks
+        if key not in done
+    }
     begun = {key: n for key, n in begun.items() if n}
     total = sum(block["episodes"] * len(block["seeds"]) for block in blocks.values())
     ran = sum(blocks[key]["episodes"] * len(blocks[key]["seeds"]) for key in done)
     ran += sum(n * len(blocks[key]["seeds"]) for key, n in begun.items())
-    running = store.holder()
+    running = "; ".join(holder for store in stores if (holder := store.holder())) or None
+    where = " ".join(map(str, asked.directories))
     if asked.json:
         state = "running" if running else "finished" if len(done) == len(blocks) else "stopped"
         counts = {"blocks": len(blocks), "finished": len(done), "begun": begun, "fraction": ran / max(total, 1)}
-        print(json.dumps({"directory": str(asked.directory), "state": state, "running": running, **counts}))
-        return 0
-    print(
-        f"{asked.directory}: {len(done)} of {len(blocks)} blocks finished, {len(begun)} begun; {ran / total:.1%} of all"
-    )
+        counts["damaged"] = [str(path) for path, _ in bad]
+        print(json.dumps({"directory": where, "state": state, "running": running, **counts}))
+        return 2 if bad else 0
+    print(f"{where}: {len(done)} of {len(blocks)} blocks finished, {len(begun)} begun; {ran / total:.1%} of all")
     for key, n in begun.items():
         block = blocks[key]
-        where = f"{block['learner']} on {configuration.show_environment(block['environment'])}"
-        print(f"  {where}, {block['setting']['label']}, seeds {block['seeds'][0]}-{block['seeds'][-1]}: "
+        what = f"{block['learner']} on {configuration.show_environment(block['environment'])}"
+        print(f"  {what}, {block['setting']['label']}, seeds {block['seeds'][0]}-{block['seeds'][-1]}: "
               f"{n:,} of {block['episodes']:,} episodes")  # fmt: skip
     if running:
         print(f"running: {running}")
     elif len(done) < len(blocks):
-        print(f"not running; go on with: cpdpo resume {asked.directory}")
-    return 0
+        print(f"not running; go on with: cpdpo resume {where}")
+    for store in stores:
+        if store.kinds_of_machine > 1:
+            print(f"{store.path} was run on {store.kinds_of_machine} kinds of machine, which may round otherwise")
+    for _, told in bad:
+        _warn(told)
+    return 2 if bad else 0
 
 
 def _report(asked: arguments.Report) -> int:
@@ -177,7 +226,8 @@ def _report(asked: arguments.Report) -> int:
     if not asked.directories:
         raise ValueError("report needs a run directory; give the --out of a `cpdpo run`.")
     stores = [Store(path).require() for path in asked.directories]
-    written = report.write(stores, Path(asked.out) if asked.out else asked.directories[0], say=_say)
+    out = Path(asked.out) if asked.out else asked.directories[0]
+    written = report.write(stores, out, say=_say, units=asked.units, draw=not asked.no_figures)
     if asked.json:
         print(json.dumps(written))
     else:
@@ -189,6 +239,7 @@ def _solve(asked: arguments.Solve) -> int:
     from cpdpo_jax import envs
     from cpdpo_jax.exact.optimum import solve
 
+    imports.load(asked.imports)
     table = configuration.parse_environment(asked.environment)
     cmdp = envs.make(table.pop("name"), **table)
     if not asked.json:
@@ -203,7 +254,9 @@ def _solve(asked: arguments.Solve) -> int:
 
 def _list(asked: arguments.List) -> int:
     from cpdpo_jax import envs
+    from cpdpo_jax.cli import listing
 
+    imports.load(asked.imports)
     if asked.name in envs.names():
         print(json.dumps(envs.defaults(asked.name), default=str) if asked.json else envs.help(asked.name))
         return 0
@@ -211,22 +264,26 @@ def _list(asked: arguments.List) -> int:
 
     if asked.name:
         learner = learners.get(asked.name)
-        text = _about(learner)
-        print(json.dumps({"name": learner.name, "about": text}) if asked.json else f"{learner.name}: {text}")
+        text, extra = listing.about(learner), learner.extra_knowledge
+        if asked.json:
+            found = listing.hyperparameters(learner)
+            print(json.dumps({"name": learner.name, "about": text, "extra_knowledge": extra, "hyperparameters": found}))
+        else:
+            handed = f"\n\nExtra knowledge that it is handed: {extra}." if extra else ""
+            print(f"{learner.name}: {text}{handed}\n\n{listing.table(learner)}")
     elif asked.json:
-        print(json.dumps({"environments": list(envs.names()), "learners": learners.names()}))
+        extra = {name: learners.get(name).extra_knowledge for name in learners.names()}
+        extra = {name: kind for name, kind in extra.items() if kind}
+        known = {"environments": list(envs.names()), "learners": learners.names(), "extra_knowledge": extra}
+        print(json.dumps(known))
     else:
         print("environments:\n  " + envs.help().replace("\n", "\n  "))
         print("learners:")
         for name in learners.names():
-            print(f"  {name:24}{_about(learners.get(name)).partition(chr(10))[0]}")
+            learner = learners.get(name)
+            extra = f" (extra knowledge: {learner.extra_knowledge})" if learner.extra_knowledge else ""
+            print(f"  {name:24}{listing.about(learner).partition(chr(10))[0]}{extra}")
     return 0
-
-
-def _about(learner: Any) -> str:
-    """The docstring of the module that a learner comes from; a user's own may have none."""
-    module = sys.modules.get(learner.update.__module__ or "")
-    return (getattr(module, "__doc__", None) or "a learner of your own").strip()
 
 
 def _bench(asked: arguments.Bench) -> int:
@@ -236,9 +293,13 @@ def _bench(asked: arguments.Bench) -> int:
 
 
 def _say(text: str) -> None:
-    """A remark for a person; results go to stdout."""
-    if sys.stderr.isatty():
-        print(text, file=sys.stderr, flush=True)
+    """A remark for a person, on a terminal or in a log; results go to stdout."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def _warn(text: str) -> None:
+    """What a person must know, also where no one looks at a terminal."""
+    print(f"cpdpo: {text}", file=sys.stderr, flush=True)
 
 
 _COMMANDS = {

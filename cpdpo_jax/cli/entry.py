@@ -6,24 +6,37 @@ was written), 130 stopped by Ctrl-C. Importing this does not import jax; `comman
 
 from __future__ import annotations
 
+import codecs
 import contextlib
-import errno
 import io
 import os
 import sys
 from collections.abc import Sequence
+from importlib import metadata
 
 import tyro
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes
 
 from cpdpo_jax.cli.arguments import Command
+from cpdpo_jax.common import files
+from cpdpo_jax.common.errors import WorkerError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; a user's mistake is one line on stderr."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if list(arguments) == ["--version"]:
+        print(f"cpdpo {metadata.version('cpdpo_jax')}")
+        return 0
+    _print_what_the_terminal_can()
+    if twice := _given_twice(arguments):
+        together = f"give all its values at once: {twice} A B" if twice in _SEVERAL else "give it once"
+        print(f"cpdpo: {twice} is given twice, and the first would be dropped; {together}.", file=sys.stderr)
+        return 2
     said = io.StringIO()
     description = (
-        "Online learning in constrained MDPs, simulated in batches: CPD-PO and its rivals. Start with: cpdpo demo"
+        "Online learning in constrained MDPs, simulated in batches: CPD-PO and its rivals. Start with: cpdpo demo. "
+        "cpdpo --version says which version this is."
     )
     try:
         with contextlib.redirect_stderr(said):
@@ -47,25 +60,61 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
+        if _interrupted(error):
+            return 130
         if asked.debug:
             raise
-        mistake = isinstance(error, (ValueError, OSError)) and not _full(error)
+        mistake = isinstance(error, (ValueError, OSError)) and not files.is_full(error)
         print(f"cpdpo: {_sentence(error)}", file=sys.stderr)
         return 2 if mistake else 1
 
 
-def _full(error: BaseException) -> bool:
-    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+_SEVERAL = ("--learner", "--env", "--episodes", "--setting", "--set", "--sizes", "--part")  # flags of several values
+
+
+def _given_twice(arguments: Sequence[str]) -> str | None:
+    """The first flag that stands there a second time, however it is written."""
+    flags = [one.partition("=")[0].replace("_", "-") for one in arguments if one.startswith("--")]
+    return next((flag for i, flag in enumerate(flags) if flag in flags[:i]), None)
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind an error: an import that it ends may say something else."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+_PLAIN = {"±": "+-", "×": "x", "–": "-", "—": "-", "µ": "u", "…": "..."}
+
+
+def _print_what_the_terminal_can() -> None:
+    """Where a terminal cannot show a letter, print the nearest that it can."""
+
+    def plainer(error: UnicodeError) -> tuple[str, int]:
+        if not isinstance(error, UnicodeEncodeError):
+            raise error
+        letters = error.object[error.start : error.end]
+        return "".join(_PLAIN.get(letter, "?") for letter in letters), error.end
+
+    codecs.register_error("cpdpo", plainer)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors != "cpdpo":
+            stream.reconfigure(errors="cpdpo")
 
 
 def _sentence(error: Exception) -> str:
     """What went wrong, for a person."""
-    if _full(error):
-        where = getattr(error, "filename", None) or "DIRECTORY"
+    if files.is_full(error):
+        where = getattr(error, "filename", None)  # the run directory
+        if where is None:
+            return "the disk is full; free some space, then give the same command again."
         return f"{where}: the disk is full. What was finished is safe; free some space, then: cpdpo resume {where}"
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}."
-    if isinstance(error, (ValueError, ArithmeticError, OSError)):
+    if isinstance(error, (ValueError, ArithmeticError, OSError, WorkerError)):
         return str(error)
     return f"{type(error).__name__}: {error} (this is a fault of cpdpo; --debug shows where)"
 

@@ -14,7 +14,19 @@ import numpy as np
 import pytest
 
 from cpdpo_jax import cli
-from cpdpo_jax.cli.bench import anchor, device, flame, naive, naive_numpy, naive_vmap, parts, simulator, tables
+from cpdpo_jax.cli.bench import (
+    anchor,
+    device,
+    flame,
+    gpu,
+    naive,
+    naive_numpy,
+    naive_vmap,
+    parts,
+    program_text,
+    simulator,
+    tables,
+)
 from cpdpo_jax.learners import cpdpo
 from cpdpo_jax.simulation import compiled_loop
 from tests.support import lanes_for, random_cmdp
@@ -157,8 +169,61 @@ ENTRY %main (a: f32[4]) -> (s32[], f32[4]) {
 
 
 def test_kernels_are_counted_in_the_loop():
-    """One fusion, three turns of one fusion, and the cheaper side, a copy."""
-    assert device.kernels_per_turn(HLO) == (5, 4)
+    """One fusion, three turns of one fusion, and the cheaper side, a copy; its host waits for the choice."""
+    count, turns = program_text.one_turn(HLO)
+    assert turns is None
+    assert (count.kernels, count.fusions, count.copies, count.conditionals, count.open_loops) == (4, 4, 1, 1, 0)
+    assert count.copied_bytes == 16
+    # each fusion of the inner loop reads and writes 16 bytes, the first reads the tuple of 20; the copy 32
+    assert count.moved_bytes == 3 * 32 + (20 + 16) + 32
+
+
+def test_a_gpus_program_names_its_choice_otherwise_and_nests_its_loop():
+    """Two names in place of a list, and the episodes inside of a loop over stretches."""
+    sides = "true_computation=%dear, false_computation=%cheap, control-predecessors={%f.1}"
+    text = HLO.replace("branch_computations={%dear, %cheap}", sides)
+    assert program_text.one_turn(text) == program_text.one_turn(HLO)
+    inner, turns = program_text.one_turn(HLO, depth=2)
+    assert (inner.kernels, turns) == (1, 3)
+    open_loop = program_text.one_turn(HLO.replace('{"n":"3"}', "{}"))[0]
+    assert (open_loop.kernels, open_loop.open_loops) == (2, 1)
+    with pytest.raises(ValueError, match="no loop over episodes"):
+        program_text.one_turn(HLO, depth=3)
+
+
+def test_bytes_of_types():
+    assert (
+        program_text.array_bytes("(f32[5,4096]{1,0}, pred[3], u32[], s64[2], bf16[4])") == 4 * 5 * 4096 + 3 + 4 + 16 + 8
+    )
+
+
+THUNKS = """001: kWhile [source | sink]
+condition:
+    002: kCustomKernel [source | sink] compare
+  body:
+    003: kWhile [source | sink]
+condition:
+        004: kCustomKernel [source | sink] compare
+      body:
+        000: kCommandBuffer [source | next=062 (1)]
+            005: kCustomKernel [source | sink] add
+            006: kCopy [source | sink] kCopy
+        007: kConditional [prev=000 (1) | sink]
+"""
+
+
+def test_command_buffers_and_what_lies_outside_of_them():
+    assert gpu.command_buffers(THUNKS, depth=2) == 2
+    assert gpu.command_buffers(THUNKS.replace("        007", "            007"), depth=2) == 1
+
+
+def test_a_target_is_described_and_wants_its_compiler(monkeypatch, capsys):
+    assert gpu.names() == ["a100", "h100"]
+    assert cli.main(["bench", "--part", "device", "--target", "b200"]) == 2
+    assert "target = 'b200' is not known; choose from a100, h100." in capsys.readouterr().err
+    monkeypatch.setattr(gpu, "PLUGINS", ("no_such_plugin",))
+    assert cli.main(["bench", "--part", "device", "--target", "h100"]) == 2
+    assert 'gpu/bin/pip install "cpdpo_jax[cuda12]"' in capsys.readouterr().err
 
 
 def test_the_device_and_the_flame_of_a_small_block():

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from cpdpo_jax import cli
 from cpdpo_jax.cli import demo
+
+pytestmark = pytest.mark.usefixtures("fast_compile")
 
 
 def row(learner: str, regret: float, violation: float, weak: float) -> dict:

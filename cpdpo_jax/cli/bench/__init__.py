@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cpdpo_jax.cli.bench import anchor as anchors
-from cpdpo_jax.cli.bench import parts, tables
+from cpdpo_jax.cli.bench import gpu, parts, tables
 from cpdpo_jax.cli.bench.simulator import Size, Worker, instance
 from cpdpo_jax.common.machine import cores
 
@@ -25,6 +25,7 @@ SIZES = ((3, 3, 2, 1), (5, 5, 3, 2), (8, 8, 4, 2), (10, 10, 4, 2), (20, 20, 5, 1
 SEEDS = (8, 64, 512)
 QUICK_SIZES, QUICK_SEEDS, QUICK_SECONDS = ((3, 3, 2, 1), (5, 5, 3, 2)), (8, 64), 0.2
 PARTS = ("speed", "naive", "baselines", "flame", "device")
+TARGET_SIZES, TARGET_LEARNERS = ((5, 5, 3, 2), (10, 10, 4, 2)), ("cpdpo", "cpd_oppo")  # compiled for a GPU
 LANES = 64  # of the block that is taken apart, and seeds of the naive and baseline rows
 
 
@@ -36,6 +37,8 @@ def run(asked: Bench) -> int:
     if not 0 < seconds < 1000:
         raise ValueError(f"seconds = {seconds:g} is not a time to measure for; give a number from 0.01 to 1000.")
     chosen = _parts(asked)
+    if asked.target:
+        gpu.check(asked.target)
     source = Path(asked.anchor) if asked.anchor else None
     if source:
         anchors.check(source)
@@ -125,9 +128,21 @@ def _flame(asked: Bench, sizes: list[Size], seeds: list[int], source: Path | Non
 def _device(asked: Bench, sizes: list[Size], seeds: list[int], source: Path | None, seconds: float) -> Any:
     from cpdpo_jax.cli.bench.device import device
 
+    if asked.target:
+        return _on_target(asked, sizes, seeds)
     _say("device")
     with Worker(cores()) as worker:
         return worker(device, parts.MIDDLE, LANES)
+
+
+def _on_target(asked: Bench, sizes: list[Size], seeds: list[int]) -> list[dict[str, Any]]:
+    rows = []
+    for size in sizes if asked.sizes else [Size(*size) for size in TARGET_SIZES]:
+        for learner in asked.learner or TARGET_LEARNERS:
+            for lanes in seeds if asked.seeds else [gpu.LANES]:
+                _say(f"device: {learner}, {size} for {asked.target}")
+                rows.append(gpu.report(size, lanes, learner, asked.target))
+    return rows
 
 
 def _scaling(asked: Bench, sizes: list[Size], seeds: list[int], source: Path | None, seconds: float) -> Any:

@@ -32,11 +32,11 @@ class Block(NamedTuple):
         return self._replace(state=jax.block_until_ready(state), episode=last)
 
 
-def start(size: Size, lanes: int) -> Block:
-    """A block of CPD-PO with the theory's constants before its first episode."""
+def start(size: Size, lanes: int, learner: str = "cpdpo") -> Block:
+    """A block of a learner with the theory's constants before its first episode."""
     use_compilation_cache()
     options = Options(checkpoints=1)
-    whole = prepare("cpdpo", instance(size), episodes=HORIZON, seeds=lanes, hparams="theory", options=options)
+    whole = prepare(learner, instance(size), episodes=HORIZON, seeds=lanes, hparams="theory", options=options)
     plan, nothing = whole.learners[0], np.zeros(lanes, int)
     lane = padded(nothing, nothing, whole.seeds, lanes)
     given = lane_inputs(plan, lane, plan.phases[-1], np.asarray(plan.problem.slater_margin)[lane.instance])

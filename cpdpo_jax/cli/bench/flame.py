@@ -77,7 +77,7 @@ def _metrics(given, policy, sums, carry):
 def _dual(given, policy, estimates):
     visits = jnp.maximum(estimates.visits, 1).astype(policy.dtype)
     lower = estimates.payoff_sum[1:] / visits - hoeffding_width(visits, podb.log_pairs(given.problem))
-    transition = estimates.transitions / visits[:-1, :, :, None]
+    transition = estimates.transitions.astype(policy.dtype) / visits[:-1, :, :, None]
     return dual_max(policy_value(transition, policy, lower)[:, 0, 0], given.problem.threshold, given.hyper.dual_cap)
 
 

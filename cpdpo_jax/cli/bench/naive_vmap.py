@@ -51,7 +51,7 @@ def advance(model: Model, c: Constants, keys: jax.Array, states: State, first: j
             draws = jax.random.uniform(jax.random.fold_in(key, t), (n_layers, 3 + m), model.payoff.dtype)
             return episode(model, c, state, draws)[0], None
 
-        return jax.lax.scan(step, state, first + jnp.arange(episodes))[0]
+        return jax.lax.scan(step, state, first + jnp.arange(episodes, dtype=jnp.int32))[0]
 
     return jax.vmap(one)(keys, states)
 
@@ -77,7 +77,7 @@ def episode(model: Model, c: Constants, state: State, u: jax.Array) -> tuple[Sta
     n = jnp.maximum(visits, 1).astype(policy.dtype)
     reward = sums[0] / n + jnp.minimum(1, jnp.sqrt(4 * c.log_reward / n))
     cost = sums[1:] / n - jnp.minimum(1, jnp.sqrt(4 * c.log_cost / n))
-    estimate = moves / n[:-1, :, :, None]
+    estimate = moves.astype(n.dtype) / n[:-1, :, :, None]
     optimistic = jax.vmap(lambda payoff: value(estimate, policy, payoff))(cost)
     multipliers = jnp.where(optimistic > model.threshold, c.cap, 0)
     penalty = multipliers @ (cost[:, *at] - model.threshold[:, None] / n_layers)
@@ -102,7 +102,7 @@ def episode(model: Model, c: Constants, state: State, u: jax.Array) -> tuple[Sta
         sums=sums,
         lower=jnp.where(fresh, lower, state.lower),
         upper=jnp.where(fresh, upper, state.upper),
-        epochs=state.epochs + fresh,
+        epochs=state.epochs + fresh.astype(jnp.int32),
         strong=state.strong + jnp.maximum(gaps, 0),
     )
     return after, (policy, xs, actions, multipliers)

@@ -77,6 +77,8 @@ def flame(answer: Answer) -> str:
 def device(answer: Answer) -> str:
     """What a GPU would be asked to do."""
     told = answer["device"]
+    if isinstance(told, list):
+        return target(told)
     scratch = told["scratch_bytes_per_seed"]
     return (
         f"device, {_size(told)}, {told['lanes']} seeds\n"
@@ -84,6 +86,25 @@ def device(answer: Answer) -> str:
         "    counted in what XLA compiles for a CPU, a stand-in: for a GPU it fuses otherwise\n"
         f"  bytes per seed: state {told['state_bytes_per_seed']:,}, constants {told['constant_bytes_per_seed']:,}"
         + (f", scratch {scratch:,}" if scratch is not None else "")
+    )
+
+
+def target(told: list[dict[str, Any]]) -> str:
+    """What XLA's GPU compiler makes of the loop."""
+    rows = [["learner", "sizes", "seeds", "kernels", "copies", "host waits", "launches", "compile s", "scratch B",
+             "state B", "moved B", "est. us", "est. us a seed"]]  # fmt: skip
+    for row in told:
+        rows.append([row["learner"], _size(row), f"{row['lanes']:,}", f"{row['kernels_per_episode']:.0f}",
+                     f"{row['copies_per_episode']:.0f}", f"{row['host_waits_per_episode']:.3g}",
+                     str(row["command_buffers_per_episode"]), f"{row['compile_seconds']:.1f}",
+                     f"{row['scratch_bytes_per_seed']:,.0f}", f"{row['state_bytes_per_seed']:,.0f}",
+                     f"{row['moved_bytes_per_seed']:,.0f}", f"{row['estimated_microseconds_per_episode']:.3g}",
+                     f"{row['estimated_microseconds_per_seed']:.3g}"])  # fmt: skip
+    return (
+        f"device: compiled by XLA for {told[0]['target']}, which is not here; per episode, bytes per seed\n"
+        f"{format_table(rows)}\n"
+        "launches: command buffers, and what lies outside of them; moved: at most, if operands are read whole.\n"
+        "An ESTIMATE, nothing was run: 2 us for each kernel and copy, 10 us for each wait, bytes moved by bandwidth."
     )
 
 

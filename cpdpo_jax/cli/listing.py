@@ -1,0 +1,70 @@
+"""`cpdpo list`: learners and environments, what they are and what can be set."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from typing import Any
+
+import numpy as np
+
+LAYERS, STATES, ACTIONS, EPISODES, RHO = 5, 5, 3, 100_000, 0.5  # the presets' values depend on the problem: on this one
+
+
+def about(learner: Any) -> str:
+    """The docstring of the module that a learner comes from; a user's own may have none."""
+    module = sys.modules.get(learner.update.__module__ or "")
+    return (getattr(module, "__doc__", None) or "a learner of your own").strip()
+
+
+def meanings(hyperparameters: type) -> dict[str, str]:
+    """What each field of a learner's hyperparameters means: the comment beside it."""
+    try:
+        source = inspect.getsource(hyperparameters)
+    except (OSError, TypeError):  # made in a shell
+        return {}
+    return dict(re.findall(r"^\s+(\w+)\s*:\s*[^#\n]+?#\s*(.+?)\s*$", source, re.MULTILINE))
+
+
+def hyperparameters(learner: Any) -> list[dict[str, Any]]:
+    """Name, meaning and both presets' values of every hyperparameter, at one constraint and the sizes above."""
+    from cpdpo_jax.learners.base import PRESETS, Problem, SafePolicy
+
+    one = np.ones(1)
+    problem = Problem(
+        action_mask=np.ones((LAYERS, STATES, ACTIONS, 1), bool),
+        threshold=one[None],
+        n_states=one * ((LAYERS - 1) * STATES + 2),
+        n_actions=one * ACTIONS,
+        episodes=one * EPISODES,
+        delta=one * 0.05,
+        slater_margin=one * RHO,
+        safe=SafePolicy(np.full((LAYERS, STATES, ACTIONS, 1), 1 / ACTIONS), one[None] * (1 - RHO)),
+    )
+    if learner.extra_knowledge:
+        policy = np.full(problem.action_mask.shape, 1 / ACTIONS)
+        problem = problem._replace(safe=SafePolicy(policy, problem.threshold - 0.5 * RHO))
+    values = {preset: learner.hyperparameters(problem, preset) for preset in PRESETS}
+    words = meanings(type(values["tuned"]))
+    return [
+        {"name": name, "means": words.get(name, "")}
+        | {preset: float(np.ravel(getattr(values[preset], name))[0]) for preset in PRESETS}
+        for name in values["tuned"]._fields
+    ]
+
+
+def table(learner: Any) -> str:
+    """The hyperparameters of a learner as lines."""
+    found = hyperparameters(learner)
+    if not found:
+        return "It has no hyperparameters."
+    width = max(len(one["name"]) for one in found)
+    lines = [f"{'':{width}}  {'tuned':>10}  {'theory':>10}"]
+    for one in found:
+        lines.append(f"{one['name']:{width}}  {one['tuned']:>10.4g}  {one['theory']:>10.4g}  {one['means']}".rstrip())
+    where = [
+        f"Values at {LAYERS} layers, {STATES} states, {ACTIONS} actions, 1 constraint, T = {EPISODES:,}, rho = {RHO}.",
+        'Change one with --set NAME=VALUE, or NAME=x2 for twice the preset\'s (in a file: settings = { NAME = "x2" }).',
+    ]
+    return "\n".join(["Hyperparameters:", *("  " + line for line in lines), *where])
