@@ -25,13 +25,13 @@ from cpdpo_jax.common import files
 from cpdpo_jax.results.figures import COLOURS as PALETTE
 from cpdpo_jax.results.figures import DASHES
 from cpdpo_jax.results.figures import MARKERS as MARKS
-from cpdpo_jax.results.statistics import LEVEL, bootstrap_mean
 from cpdpo_jax.results.tables import format_table
 from cpdpo_jax.sweeps import config
 from cpdpo_jax.sweeps.store import Store
 
 SCALES = ("tiny", "small", "paper")
-RESAMPLES = 2000
+STEPS = """\
+Runs what is not stored yet, then writes table.txt, table.md and the figures beside the results and prints the table."""
 WIDE = 7.0  # inches: a figure over both columns of a page
 STYLE: dict[Any, Any] = {
     "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "xtick.labelsize": 7, "ytick.labelsize": 7,
@@ -87,66 +87,19 @@ def load(directory: Path, cells: list[Cell]) -> dict[str, cp.Result]:
     missing = [cell.name for cell in cells if not finished(directory, cell)]
     if missing:
         raise ValueError(f"{directory} lacks {', '.join(missing)}; run the command without --analysis first.")
-    results = {cell.name: cp.load_run(directory / cell.name)[0].result for cell in cells}
+    return load_finished(directory, cells)
+
+
+def load_finished(directory: Path, cells: list[Cell]) -> dict[str, cp.Result]:
+    """The results that are there, by their cell's name: for tables that can say what was not run."""
+    found = [cell for cell in cells if finished(directory, cell)]
+    if not found:
+        raise ValueError(f"{directory} has no finished run; run the command without --analysis first.")
+    results = {cell.name: cp.load_run(directory / cell.name)[0].result for cell in found}
     for name, result in results.items():
         if (result.data.first_non_finite > 0).any():
             raise ValueError(f"{directory / name} has values that are not finite; its table would have no meaning.")
     return results
-
-
-def last(result: cp.Result, metric: str, learner: str | None = None, setting: int = 0) -> np.ndarray:
-    """A cumulative metric at the last episode, [instance, seed]; of the only learner if none is named."""
-    at: dict[str, Any] = {"learner": result.data.learner.values[0] if learner is None else learner}
-    return result.metric(metric).sel(at).isel(episode=-1, setting=setting).transpose("instance", "seed").values
-
-
-def over_instances(
-    samples: Sequence[np.ndarray], statistic: Callable[[np.ndarray], np.ndarray], paired: bool = False
-) -> tuple[float, float, float]:
-    """A statistic of the logarithms of means over seeds, averaged over instances, with its 95 % interval.
-
-    samples [k] of [instance, seed]; statistic [k, ..., instance] -> [..., instance]. The bootstrap resamples instances,
-    then seeds within each; `paired`: the same seeds in all samples, which faced the same luck. NaN where a mean is 0.
-    """
-    rng = np.random.default_rng(0)
-    n_instances = samples[0].shape[0]
-
-    def weights(n: int) -> np.ndarray:
-        return rng.multinomial(n, np.full(n, 1 / n), size=(RESAMPLES, n_instances)) / n
-
-    shared = weights(samples[0].shape[1]) if paired else None
-    with np.errstate(divide="ignore", invalid="ignore"):
-        point = statistic(np.log([sample.mean(axis=1) for sample in samples])).mean()
-        drawn = [
-            np.einsum("rin,in->ri", weights(sample.shape[1]) if shared is None else shared, sample)
-            for sample in samples
-        ]
-        each = statistic(np.log(drawn))  # [resample, instance]
-        which = rng.integers(n_instances, size=each.shape)
-        low, high = np.quantile(np.take_along_axis(each, which, 1).mean(axis=1), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return float(point), float(low), float(high)
-
-
-def slope(x: Sequence[float]) -> Callable[[np.ndarray], np.ndarray]:
-    """The least-squares slope of logarithms [k, ...] over log x, as a statistic."""
-    log_x = np.log(np.asarray(x, float))
-    line = (log_x - log_x.mean()) / ((log_x - log_x.mean()) ** 2).sum()
-    return lambda logs: np.tensordot(line, logs, 1)
-
-
-def show(value: float, low: float = np.nan, high: float = np.nan, digits: int = 3) -> str:
-    """'1.23 [1.2, 1.3]'; a dash for what is not a number."""
-    if not np.isfinite(value):
-        return "-"
-    span = f" [{low:.{digits}g}, {high:.{digits}g}]" if np.isfinite([low, high]).all() else ""
-    return f"{value:.{digits}g}{span}"
-
-
-def mean(values: np.ndarray, digits: int = 3) -> str:
-    """The mean of all values with its 95 % interval; values of several instances are averaged seed by seed."""
-    by_seed = values.mean(axis=0) if values.ndim > 1 else values
-    low, high = bootstrap_mean(by_seed)
-    return show(float(by_seed.mean()), float(low), float(high), digits)
 
 
 def look(i: int) -> dict[str, Any]:
@@ -190,6 +143,26 @@ def save(directory: Path, sections: list[Section], figures: dict[str, Figure]) -
 def say(text: str) -> None:
     """Progress, apart from the table."""
     print(text, file=sys.stderr, flush=True)
+
+
+def command(
+    name: str,
+    about: str | None,
+    cells: Callable[[str], list[Cell]],
+    analyse: Callable[[Path, str], Analysis],
+    learners: Sequence[cp.learners.Learner] = (),
+) -> Callable[..., int]:
+    """The command of an experiment that consists of cells, as a function of its arguments; `learners` are its own."""
+
+    def run_scale(directory: Path, scale: str) -> None:
+        run(directory, cells(scale))
+
+    def of_arguments(arguments: Sequence[str] | None = None) -> int:
+        for learner in learners:
+            cp.learners.register(learner)
+        return main(name, f"{about}\n\n{STEPS}", run_scale, analyse, arguments)
+
+    return of_arguments
 
 
 def main(

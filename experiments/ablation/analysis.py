@@ -1,7 +1,7 @@
-"""What each part of CPD-PO does, from stored results: ratios to the tuned preset, which faced the same luck.
+"""What each part of CPD-OPPO does, from stored results: ratios to the tuned preset, which faced the same luck.
 
-A ratio is the geometric mean over instances of (mean over seeds) / (mean over seeds of "tuned"); its interval resamples
-instances, then seeds, the same ones above and below the line.
+A ratio is the geometric mean over instances of (mean over seeds) / (mean over seeds of "tuned"); its interval is
+Student's t over the instances; the seeds are the same above and below the line.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from cpdpo_jax.results import statistics
+from cpdpo_jax.results.tables import format_interval
 from experiments import common
 from experiments.ablation import sweep
 from experiments.common import Section
@@ -28,8 +30,8 @@ def analyse(directory: Path, scale: str) -> common.Analysis:
     sections, figures = [], {}
     for m in sweep.CONSTRAINTS[scale]:
         samples = {
-            (part, how): [common.last(results[name], metric, setting=i) for metric in METRICS]
-            for kind in ("choice", "gradient")
+            (part, how): [statistics.last(results[name].data, metric, setting=i) for metric in METRICS]
+            for kind in sweep.KINDS
             for name in [sweep.cell(scale, m, kind).name]
             for i, (part, how, _) in enumerate(sweep.variants(scale, kind))
         }
@@ -42,7 +44,7 @@ def analyse(directory: Path, scale: str) -> common.Analysis:
 
 def _ratios(of: list[np.ndarray], tuned: list[np.ndarray]) -> np.ndarray:
     found = [
-        common.over_instances([one, base], lambda logs: logs[0] - logs[1], paired=True)
+        statistics.over_instances([one, base], lambda logs: logs[0] - logs[1], paired=True)
         for one, base in zip(of, tuned, strict=True)
     ]
     return np.exp(found)
@@ -51,12 +53,12 @@ def _ratios(of: list[np.ndarray], tuned: list[np.ndarray]) -> np.ndarray:
 def _table(m: int, samples: dict[tuple[str, str], list[np.ndarray]], ratios: Ratios, options: dict) -> Section:
     rows = [["changed", "to", "strong regret", "ratio to tuned", "strong violation", "ratio to tuned"]]
     for (part, how), of in samples.items():
-        cells = [cell for k in range(2) for cell in (f"{of[k].mean():.4g}", common.show(*ratios[part, how][k]))]
+        cells = [cell for k in range(2) for cell in (f"{of[k].mean():.4g}", format_interval(*ratios[part, how][k]))]
         rows.append([part, how, *cells])
     n = len(samples["tuned", ""][0])
     note = (
-        f"T = {options['episodes']:,}, {n} instances x {options['seeds']} seeds; ratios with 95 % intervals over "
-        "instances, then seeds."
+        f"T = {options['episodes']:,}, {n} instances x {options['seeds']} seeds; ratios with 95 % t intervals over "
+        "the instances."
     )
     return Section(f"{m} constraint(s)", rows, note)
 

@@ -1,4 +1,4 @@
-"""What is run: the tuned CPD-PO with one thing changed at a time, and with another dual step."""
+"""What is run: the tuned CPD-OPPO with one thing changed at a time, with another dual step, and with PO-DB (CPD-PO)."""
 
 from __future__ import annotations
 
@@ -9,47 +9,45 @@ from experiments.common import Cell
 
 Variant = tuple[str, str, dict[str, Any]]  # what is changed, how, and the setting
 
-
-def _cap(factor: str) -> dict[str, Any]:
-    return {"dual_cap": factor, "loss_scale": factor}  # the loss is scaled by 2 m cap
-
-
-def _payoffs(factor: Any) -> dict[str, Any]:
-    return {"reward_confidence": factor, "cost_confidence": factor}
-
-
+FIXED = {"adaptive_rate": 0.0}
+SMALL = {"dual_cap": "x0.01", "policy_rate": "x10"}  # the rate is for the first cap, and falls as the cap doubles
 VARIANTS: list[Variant] = [
     ("tuned", "", {}),
-    ("dilation", "off (1)", {"dilation": 1.0}),
-    ("bonus", "off (0)", {"bonus_scale": 0.0}),
-    ("bonus", "x10", {"bonus_scale": "x10"}),
-    ("bonus", "1 (theory)", {"bonus_scale": 1.0}),
-    ("transition confidence", "x0.1", {"transition_confidence": "x0.1"}),
+    ("adaptive rate", "x0.1", {"policy_rate": "x0.1"}),
+    ("adaptive rate", "x0.3", {"policy_rate": "x0.3"}),
+    ("adaptive rate", "x3", {"policy_rate": "x3"}),
+    ("adaptive rate", "x10", {"policy_rate": "x10"}),
+    ("fixed rate", "1 (theory)", FIXED | {"policy_rate": "x1.25"}),  # the preset has 0.8 of the theory's
+    ("fixed rate", "30 x theory", FIXED | {"policy_rate": "x37.5"}),
+    ("fixed rate", "100 x theory", FIXED | {"policy_rate": "x125"}),
+    ("fixed rate", "300 x theory", FIXED | {"policy_rate": "x375"}),
+    ("multipliers' cap", "x0.1", {"dual_cap": "x0.1"}),
+    ("multipliers' cap", "x0.4", {"dual_cap": "x0.4"}),
+    ("multipliers' cap", "x1.67 (theory)", {"dual_cap": "x1.67"}),
+    ("multipliers' cap", "x10", {"dual_cap": "x10"}),
+    ("cap without rho", "from x0.01, patience 0.03", SMALL | {"patience": 0.03}),
+    ("cap without rho", "from x0.01, patience 0.1", SMALL | {"patience": 0.1}),
+    ("cap without rho", "from x0.01, patience 1", SMALL | {"patience": 1.0}),
+    ("transition confidence", "off (0)", {"transition_confidence": 0.0}),
     ("transition confidence", "x10", {"transition_confidence": "x10"}),
     ("transition confidence", "1 (theory)", {"transition_confidence": 1.0}),
-    ("payoff confidence", "off (0)", _payoffs(0.0)),
-    ("payoff confidence", "x10", _payoffs("x10")),
-    ("payoff confidence", "1 (theory)", _payoffs(1.0)),
-    ("exploration", "x0.1", {"exploration": "x0.1"}),
-    ("exploration", "x10", {"exploration": "x10"}),
-    ("exploration", "x100", {"exploration": "x100"}),
-    ("multipliers' cap", "x0.1", _cap("x0.1")),
-    ("multipliers' cap", "x0.4", _cap("x0.4")),
-    ("multipliers' cap", "x2 (theory)", _cap("x2")),
-    ("learning rate", "x0.1 (theory)", {"learning_rate": "x0.1"}),
-    ("learning rate", "x3", {"learning_rate": "x3"}),
+    ("payoff confidence", "off (0)", {"payoff_confidence": 0.0}),
+    ("payoff confidence", "x10", {"payoff_confidence": "x10"}),
+    ("payoff confidence", "x100", {"payoff_confidence": "x100"}),
+    ("payoff confidence", "1 (theory)", {"payoff_confidence": 1.0}),
+    ("anytime", "on", {"anytime": 1.0}),
 ]
 RATES: list[Variant] = [  # in units of cap / (L sqrt(m T)), which follows the cap
-    (f"gradient dual step, rate x{rate:g}", label, {"dual_rate": f"x{factor * rate:g}", **setting})
-    for rate in (0.1, 1, 10)
-    for label, factor, setting in (("", 1, {}), ("cap x2 (theory)", 2, _cap("x2")))
+    (f"gradient dual step, rate x{rate:g}", "", {"dual_rate": f"x{rate:g}"}) for rate in (0.1, 1, 10, 100)
 ]
+BANDIT: list[Variant] = [("PO-DB for full information (cpdpo)", "", {})]
+KINDS = {"choice": ("cpd_oppo", VARIANTS), "gradient": (GRADIENT.name, RATES), "bandit": ("cpdpo", BANDIT)}
 CONSTRAINTS = {"tiny": (1,), "small": (1, 2), "paper": (1, 2)}
 
 
 def variants(scale: str, kind: str) -> list[Variant]:
-    """Of CPD-PO ("choice") or of its gradient form ("gradient")."""
-    found = VARIANTS if kind == "choice" else RATES
+    """Of CPD-OPPO ("choice"), of its gradient form ("gradient"), or CPD-PO ("bandit")."""
+    found = KINDS[kind][1]
     return found[:4] if scale == "tiny" else found
 
 
@@ -59,14 +57,13 @@ def cell(scale: str, constraints: int, kind: str) -> Cell:
         sizes, instances, episodes, seeds = {"layers": 3, "states": 2, "actions": 2, "rho": 0.1}, 2, 100, 3
     else:
         sizes = {"layers": 5, "states": 5, "actions": 3, "rho": 0.5}
-        instances, episodes, seeds = {"small": (3, 10**5, 8), "paper": (4, 10**6, 8)}[scale]
+        instances, episodes, seeds = {"small": (4, 10**4, 8), "paper": (4, 10**5, 8)}[scale]
     environment = {"name": "random", **sizes, "constraints": constraints, "key": 2, "instances": instances}
     settings = [setting or "tuned" for _, _, setting in variants(scale, kind)]
     options = {"episodes": episodes, "seeds": seeds, "checkpoints": 20, "settings": settings}
-    learner = "cpdpo" if kind == "choice" else GRADIENT.name
-    return Cell(f"constraints_{constraints}-{kind}", learner, environment, options)
+    return Cell(f"constraints_{constraints}-{kind}", KINDS[kind][0], environment, options)
 
 
 def cells(scale: str) -> list[Cell]:
-    """Per number of constraints, both kinds."""
-    return [cell(scale, m, kind) for m in CONSTRAINTS[scale] for kind in ("choice", "gradient")]
+    """Per number of constraints, all kinds."""
+    return [cell(scale, m, kind) for m in CONSTRAINTS[scale] for kind in KINDS]

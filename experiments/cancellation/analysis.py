@@ -14,6 +14,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import cpdpo_jax as cp
+from cpdpo_jax.results.tables import format_mean
 from experiments import common
 from experiments.cancellation import sweep
 from experiments.cancellation.sweep import LEARNERS
@@ -69,9 +70,9 @@ def _table(name: str, runs: dict[tuple[str, str], Gaps], scale: str) -> Section:
     for (learner, kind), gaps in runs.items():
         spread = f"{gaps.late.mean():.3g}, {gaps.late.std(axis=1).mean():.3g}"
         above = (gaps.even > NOISE).mean(axis=1)
-        sums = [common.mean(gaps.strong), common.mean(gaps.weak), _cancelled(gaps.strong, gaps.weak)]
+        sums = [format_mean(gaps.strong), format_mean(gaps.weak), _cancelled(gaps.strong, gaps.weak)]
         rows.append(
-            [learner, kind, *sums, common.mean(sign_changes(gaps.late) / cycles), common.mean(above), spread]
+            [learner, kind, *sums, format_mean(sign_changes(gaps.late) / cycles), format_mean(above), spread]
         )  # fmt: skip
     note = (
         f"T = {episodes:,}; means and 95 % intervals over {sweep.SEEDS[scale]} seeds. Sign changes per sqrt(T) = "
@@ -84,7 +85,7 @@ def _table(name: str, runs: dict[tuple[str, str], Gaps], scale: str) -> Section:
 def _cancelled(strong: np.ndarray, weak: np.ndarray) -> str:
     """The mean over the seeds that have anything to cancel."""
     some = strong > NOISE
-    return common.mean(1 - np.maximum(weak, 0)[some] / strong[some]) if some.any() else "-"
+    return format_mean(1 - np.maximum(weak, 0)[some] / strong[some]) if some.any() else "-"
 
 
 def _figure(name: str, runs: dict[tuple[str, str], Gaps], scale: str) -> Figure:
@@ -100,7 +101,7 @@ def _figure(name: str, runs: dict[tuple[str, str], Gaps], scale: str) -> Figure:
             axis.axhline(0, color="0.2", linewidth=0.8)
             axis.locator_params(axis="x", nbins=3)
             axis.ticklabel_format(axis="x", style="sci", scilimits=(-3, 4), useOffset=False)
-        axes[0, column].set_title(learner, fontsize=7)
+        axes[0, column].set_title(learner, fontsize=5.5)
         axes[2, column].set_xlabel("episode")
     axes[0, 0].set_ylabel("OPT - V(r)\n(reward per episode)")
     axes[1, 0].set_ylabel("V(g) - threshold\n(cost per episode)")

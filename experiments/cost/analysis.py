@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
+from cpdpo_jax.results import statistics
 from experiments import common
 from experiments.common import Section
 from experiments.cost import sweep
@@ -52,7 +53,7 @@ def _exponent(values: tuple[int, ...], line: list[dict[str, Any]]) -> str:
     if len(some) < 2:
         return "-"
     sizes, spent = zip(*some, strict=True)
-    slopes = common.slope(sizes)(np.log(spent))
+    slopes = statistics.slope(sizes)(np.log(spent))
     return f"{np.median(slopes):.2f} [{slopes.min():.2f}, {slopes.max():.2f}]"
 
 

@@ -9,6 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from cpdpo_jax.results import statistics
+from cpdpo_jax.results.tables import format_interval, format_mean
 from experiments import common
 from experiments.common import Section
 from experiments.growth import sweep
@@ -17,25 +19,32 @@ from experiments.growth.sweep import LEARNERS, Group
 METRICS = ("strong_regret", "strong_violation")
 GUIDES = ((0.5, "$T^{1/2}$", ":"), (0.93, "$T^{0.93}$", "--"))
 
-Samples = dict[tuple[str, str], list[np.ndarray]]  # (learner, metric) -> [T] of [instance, seed]
+Samples = dict[tuple[str, str], dict[int, np.ndarray]]  # (learner, metric) -> T -> [instance, seed]
 
 
 def analyse(directory: Path, scale: str) -> common.Analysis:
-    """A table and a figure for each group of instances."""
-    results = common.load(directory, sweep.cells(scale))
+    """A table and a figure for each group of instances, of what was run."""
+    results = common.load_finished(directory, sweep.cells(scale))
     sections, figures = [], {}
     for group in sweep.groups(scale):
-        samples: Samples = {
-            (label, metric): [
-                common.last(results[sweep.cell(group, LEARNERS[label][0], t).name], metric, setting=LEARNERS[label][1])
-                for t in group.times
-            ]
-            for label in group.labels
-            for metric in METRICS
-        }  # fmt: skip
-        sections.append(_table(group, samples))
-        figures[f"growth_{group.name}"] = _figure(group, samples)
+        samples: Samples = {}
+        for learner in group.learners:
+            runs = {t: results.get(sweep.cell(group, learner, t).name) for t in group.times_of(learner)}
+            for metric in METRICS:
+                of = {t: statistics.last(run.data, metric) for t, run in runs.items() if run is not None}
+                if of:
+                    samples[learner, metric] = of
+        if samples:
+            sections.append(_table(group, samples))
+            figures[f"growth_{group.name}"] = _figure(group, samples)
     return sections, figures
+
+
+def _exponent(of: dict[int, np.ndarray], *times: int) -> str:
+    """Between the T that were run, or a dash."""
+    if len(times) < 2 or not all(t in of for t in times):
+        return "-"
+    return format_interval(*statistics.over_instances([of[t] for t in times], statistics.slope(times)))
 
 
 def _table(group: Group, samples: Samples) -> Section:
@@ -43,15 +52,14 @@ def _table(group: Group, samples: Samples) -> Section:
     steps = [f"{a:.0e}-{b:.0e}".replace("e+0", "e") for a, b in itertools.pairwise(times)]
     rows = [["learner", "metric", *(f"T = {t:,}" for t in times), *(f"exponent {s}" for s in steps), "overall"]]
     for (learner, metric), of in samples.items():
-        levels = [common.mean(values, 4) for values in of]
-        exponents = [
-            common.over_instances(of[i : i + 2], common.slope(times[i : i + 2])) for i in range(len(times) - 1)
-        ]
-        exponents.append(common.over_instances(of, common.slope(times)))
-        rows.append([learner, metric.replace("_", " "), *levels, *(common.show(*one) for one in exponents)])
+        levels = [format_mean(of[t], 4) if t in of else "not run" for t in times]
+        exponents = [_exponent(of, a, b) for a, b in itertools.pairwise(times)]
+        rows.append([learner, metric.replace("_", " "), *levels, *exponents, _exponent(of, *of)])
+    several = len(next(iter(next(iter(samples.values())).values()))) > 1
+    over = "t interval over the instances" if several else "bootstrap interval over seeds"
     note = (
-        f"Means over instances and {group.seeds} seeds (interval over seeds); exponents: mean over instances of the "
-        "slope of log metric over log T, 95 % bootstrap interval over instances, then seeds."
+        f"Means over instances and {group.seeds} seeds (bootstrap interval over seeds); exponents: mean over instances "
+        f"of the slope of log metric over log T, 95 % {over}; overall: of all T that were run."
     )
     return Section(group.title, rows, note)
 
@@ -62,21 +70,22 @@ def _figure(group: Group, samples: Samples) -> Figure:
     times = np.array(group.times, float)
     for axis, metric in zip(axes, METRICS, strict=True):
         starts = []
-        for i, label in enumerate(LEARNERS):
-            if label not in group.labels:
+        for i, learner in enumerate(LEARNERS):
+            of = samples.get((learner, metric), {})
+            if not of:
                 continue
-            of = samples[label, metric]
-            level = np.array([common.over_instances([values], lambda logs: logs[0]) for values in of])  # [T, 3] logs
+            level = np.array([statistics.over_instances([one], lambda logs: logs[0]) for one in of.values()])  # [T, 3]
             point, low, high = np.exp(level).T
             error = np.maximum([point - low, high - point], 0)
-            axis.errorbar(times * 1.03 ** (i - 1), point, yerr=error, label=label, capsize=2, **common.look(i))
+            beside = np.array(list(of), float) * 1.03 ** (i - 2)
+            axis.errorbar(beside, point, yerr=error, label=learner, capsize=2, **common.look(i))
             starts += [point[0]] if point[0] > 0 else []
         _guides(axis, times, min(starts, default=1.0))
         axis.set(yscale="log", title=metric.replace("_", " ") + " at T")
         common.episode_ticks(axis, group.times)
     axes[0].set_ylabel("cumulative (reward)")
     axes[1].set_ylabel("cumulative (cost)")
-    common.legend(figure, axes[0], 3)
+    common.legend(figure, axes[0], 4)
     return figure
 
 

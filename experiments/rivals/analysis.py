@@ -8,6 +8,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import cpdpo_jax as cp
+from cpdpo_jax.results import statistics
+from cpdpo_jax.results.tables import format_interval, format_mean
 from experiments import common
 from experiments.common import Section
 from experiments.rivals import sweep
@@ -30,9 +32,9 @@ def _table(name: str, results: dict[str, cp.Result], scale: str) -> Section:
     for learner in sweep.learners(scale):
         result = results[sweep.cell(scale, name, learner).name]
         episodes = int(result.data.episode[-1])
-        sums = [common.mean(common.last(result, metric)[0] / episodes) for metric in METRICS]
+        sums = [format_mean(statistics.last(result.data, metric)[0] / episodes) for metric in METRICS]
         infeasible = float(result.data.infeasible.isel(episode=-1).mean()) if learner in sweep.PROGRAMS else np.nan
-        rows.append([learner, f"{episodes:,}", *sums, common.show(infeasible)])
+        rows.append([learner, f"{episodes:,}", *sums, format_interval(infeasible)])
     note = (
         f"Sums over T divided by T; means and 95 % intervals over {sweep.SEEDS[scale]} seeds, which share their luck."
     )

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from experiments.common import Cell
 
-LEARNERS = ("cpdpo", "regularized_primal_dual", "optprimaldual")
+LEARNERS = ("cpd_oppo", "cpdpo", "regularized_primal_dual", "optprimaldual")
 
 
 class Sizes(NamedTuple):
@@ -30,8 +30,8 @@ SCALES = {
         {"layers": 3, "states": 2, "actions": 2, "constraints": 1, "key": 2},
         (0.3, 0.1), 0.1, (1.0, 2.0), 20, 2, 100, 3,
     ),
-    "small": Sizes(BIG, RHOS, 0.3, FACTORS, 1000, 4, 10**5, 16),
-    "paper": Sizes(BIG, RHOS, 0.3, FACTORS, 10_000, 4, 10**6, 16),
+    "small": Sizes(BIG, RHOS, 0.3, FACTORS, 1000, 4, 10**5, 8),
+    "paper": Sizes(BIG, RHOS, 0.3, FACTORS, 10_000, 4, 10**6, 8),
 }  # fmt: skip
 
 

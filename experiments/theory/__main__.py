@@ -1,23 +1,11 @@
-"""What do the theory's own constants do? Events and bounds of the analysis, and the T at which learning begins.
-
-Runs what is not stored yet, then writes table.txt, table.md and the figures beside the results and prints the table.
-"""
+"""What do the theory's own constants do? Events and bounds of the analysis, and the T at which learning begins."""
 
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 
 from experiments import common
 from experiments.theory import analysis, sweep
 
-
-def run(directory: Path, scale: str) -> None:
-    common.run(directory, sweep.cells(scale))
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    return common.main("theory", __doc__, run, analysis.analyse, arguments)
-
+main = common.command("theory", __doc__, sweep.cells, analysis.analyse)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -8,103 +8,120 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import cpdpo_jax as cp
+from cpdpo_jax.results import statistics
 from cpdpo_jax.results.statistics import bootstrap_mean
+from cpdpo_jax.results.tables import format_mean
 from experiments import common
 from experiments.common import Section
 from experiments.theory import sweep
 
-ALLOWED = {"reward": sweep.DELTA, "cost": sweep.DELTA, "transition": 4 * sweep.DELTA}  # of the seeds
+ALLOWED = {  # of the seeds
+    "cpdpo": {"reward": sweep.DELTA, "cost": sweep.DELTA, "transition": 4 * sweep.DELTA},
+    "cpd_oppo": dict.fromkeys(("reward", "cost", "transition"), sweep.DELTA),  # in all; the rest follows from these
+}
 BEGUN = 0.9  # of uniform play's regret plus violation per episode: below it learning has begun
 KINDS = ("regret", "violation", "both")
 
 
 def analyse(directory: Path, scale: str) -> common.Analysis:
-    """Three tables and a figure."""
+    """The events and bounds of each learner, the learning, and a figure."""
     results = common.load(directory, sweep.cells(scale))
-    watched = results["watched"]
-    bounds = _bounds(watched)
-    shares = {m: _shares(results, scale, m) for m in sweep.CONSTRAINTS[scale]}
-    sections = [_events(watched), _bound_table(watched, bounds), _learning(shares, scale)]
-    return sections, {"theory": _figure(bounds, shares, scale)}
+    watched = {learner: results[sweep.watched(scale, learner).name] for learner in sweep.LOGARITHMS}
+    bounds = {learner: _bounds(learner, result) for learner, result in watched.items()}
+    shares = {
+        (learner, m): _shares(results, scale, learner, m) for learner in watched for m in sweep.CONSTRAINTS[scale]
+    }
+    sections = [_events(learner, result) for learner, result in watched.items()]
+    sections += [_bound_table(learner, watched[learner], bounds[learner]) for learner in watched]
+    return [*sections, _learning(shares)], {"theory": _figure(bounds, shares, scale)}
 
 
-def _events(result: cp.Result) -> Section:
+def _events(learner: str, result: cp.Result) -> Section:
     data = result.data.isel(learner=0, instance=0, episode=-1)
     rows = [["constants", "event", "seeds with a failure", "allowed", "failing episodes per seed", "least slack"]]
     for label, setting in (("theory", 0), ("logarithms x 0.001", 1)):
         for event in map(str, data.event.values):
             failures = data.failures.isel(setting=setting).sel(event=event).values
             slack = float(data.slack.isel(setting=setting).sel(event=event).min())
-            allowed = f"{ALLOWED[event]:g}" if event in ALLOWED and setting == 0 else ""
+            allowed = f"{ALLOWED[learner][event]:g}" if event in ALLOWED[learner] and setting == 0 else ""
             seen = f"{int((failures > 0).sum())} of {failures.size}"
             rows.append([label, event, seen, allowed, f"{failures.mean():.4g}", f"{slack:.3g}"])
     note = (
-        f"{int(data.episode):,} episodes; the share of seeds in which an event fails even once is allowed to be delta."
+        f"{int(data.episode):,} episodes; the share of seeds in which an event fails even once is allowed to be delta. "
+        "Inequalities hold up to 1e-5 of the size of what is compared, which the slack includes."
     )
-    return Section("events of the analysis", rows, note)
+    return Section(f"{learner}: events of the analysis", rows, note)
 
 
-def _bounds(result: cp.Result) -> dict[str, tuple[np.ndarray, float]]:
+def _bounds(learner: str, result: cp.Result) -> dict[str, tuple[np.ndarray, float]]:
     """What was seen, [seed], and the bound on it; of the exact constants."""
     data = result.data.isel(learner=0, instance=0, setting=0, episode=-1)
-    widths = {
-        f"sum of V({kind} width)": (
-            data.watched_sum.sel(quantity=f"{kind} width").values,
-            float(data.watched_bound.sel(quantity=f"{kind} width")),
-        )
-        for kind in ("reward", "cost")
+    names = (
+        {f"{kind} width": f"sum of V({kind} width)" for kind in ("reward", "cost")}
+        if learner == "cpdpo"
+        else {"x": "sum of x"}
+    )
+    watched = {
+        name: (data.watched_sum.sel(quantity=quantity).values, float(data.watched_bound.sel(quantity=quantity)))
+        for quantity, name in names.items()
     }
-    regret, violation = (common.last(result, f"strong_{kind}")[0] for kind in ("regret", "violation"))
-    return widths | {
-        "strong regret (Theorem 1)": (regret, float(data.regret_order_term)),
-        "strong violation (Theorem 2)": (violation, float(data.violation_order_term)),
+    regret, violation = (statistics.last(result.data, f"strong_{kind}")[0] for kind in ("regret", "violation"))
+    return watched | {
+        "strong regret (order term)": (regret, float(data.regret_order_term)),
+        "strong violation (order term)": (violation, float(data.violation_order_term)),
     }
 
 
-def _bound_table(result: cp.Result, bounds: dict[str, tuple[np.ndarray, float]]) -> Section:
+def _bound_table(learner: str, result: cp.Result, bounds: dict[str, tuple[np.ndarray, float]]) -> Section:
     rows = [["quantity", "mean", "largest over seeds", "bound", "largest / bound"]]
     for name, (seen, bound) in bounds.items():
-        rows.append([name, common.mean(seen), f"{seen.max():.4g}", f"{bound:.4g}", f"{seen.max() / bound:.3g}"])
+        rows.append([name, format_mean(seen), f"{seen.max():.4g}", f"{bound:.4g}", f"{seen.max() / bound:.3g}"])
     note = "The theorems' bounds are order terms with constant 1 and without logarithms; the lemmas' are exact."
-    return Section(f"bounds after {int(result.data.episode[-1]):,} episodes", rows, note)
+    return Section(f"{learner}: bounds after {int(result.data.episode[-1]):,} episodes", rows, note)
 
 
-def _shares(results: dict[str, cp.Result], scale: str, m: int) -> dict[int, np.ndarray]:
+def _shares(results: dict[str, cp.Result], scale: str, learner: str, m: int) -> dict[int, np.ndarray]:
     """T -> [kind, seed]: regret, violation and their sum per episode, as shares of uniform play's."""
     uniform = _per_episode(results[sweep.learning(scale, m, "uniform", 10).name], 10)
-    runs = {t: _per_episode(results[sweep.learning(scale, m, "cpdpo", t).name], t) for t in sweep.TIMES[scale]}
+    runs = {t: _per_episode(results[sweep.learning(scale, m, learner, t).name], t) for t in sweep.TIMES[scale]}
     return {t: of / np.where(uniform > 1e-6, uniform, np.nan) for t, of in runs.items()}
 
 
 def _per_episode(result: cp.Result, episodes: int) -> np.ndarray:
-    regret, violation = (common.last(result, f"strong_{kind}")[0] / episodes for kind in ("regret", "violation"))
+    regret, violation = (
+        statistics.last(result.data, f"strong_{kind}")[0] / episodes for kind in ("regret", "violation")
+    )
     return np.stack([regret, violation, regret + violation])
 
 
-def _learning(shares: dict[int, dict[int, np.ndarray]], scale: str) -> Section:
-    rows = [["constraints", "T", *(f"strong {kind}" for kind in KINDS)]]
+def _learning(shares: dict[tuple[str, int], dict[int, np.ndarray]]) -> Section:
+    rows = [["learner", "constraints", "T", *(f"strong {kind}" for kind in KINDS)]]
     begun = []
-    for m, by_time in shares.items():
+    for (learner, m), by_time in shares.items():
         for t, of in by_time.items():
-            rows.append([str(m), f"{t:,}", *(common.mean(one) for one in of)])
+            rows.append([learner, str(m), f"{t:,}", *(format_mean(one) for one in of)])
         first = [t for t, of in by_time.items() if bootstrap_mean(of[2])[1] < BEGUN]
-        begun.append(f"{m} constraint(s): {f'at T = {first[0]:,}' if first else f'not up to T = {max(by_time):,}'}")
+        when = f"at T = {first[0]:,}" if first else f"not up to T = {max(by_time):,}"
+        begun.append(f"{learner}, {m} constraint(s): {when}")
     note = f"Regret + violation below {BEGUN:g} of uniform play's with its whole interval: {'; '.join(begun)}."
     return Section("the theory's constants per episode, as shares of uniform play's", rows, note)
 
 
 def _figure(
-    bounds: dict[str, tuple[np.ndarray, float]], shares: dict[int, dict[int, np.ndarray]], scale: str
+    by_learner: dict[str, dict[str, tuple[np.ndarray, float]]],
+    shares: dict[tuple[str, int], dict[int, np.ndarray]],
+    scale: str,
 ) -> Figure:
-    figure = Figure(figsize=(common.WIDE, 2.9), layout="constrained")
+    bounds = {f"{learner}: {name}": of for learner, some in by_learner.items() for name, of in some.items()}
+    figure = Figure(figsize=(common.WIDE, 3.4), layout="constrained")
     left, right = figure.subplots(1, 2)
-    for i, (m, by_time) in enumerate(shares.items()):
+    for i, ((learner, m), by_time) in enumerate(shares.items()):
         for k, kind in enumerate(KINDS[:2]):
             of = [values[k] for values in by_time.values()]
             mean = np.array([one.mean() for one in of])
             if np.isfinite(mean).all():
                 error = np.abs(np.array([bootstrap_mean(one) for one in of]).T - mean)
-                label = f"{kind}, m = {m}"
+                label = f"{learner}, {kind}, m = {m}"
                 left.errorbar(list(by_time), mean, yerr=error, label=label, capsize=2, **common.look(2 * i + k))
     left.axhline(1, color="0.4", linewidth=0.8)
     left.set(ylabel="strong metric / uniform play's", title="the theory's constants")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from experiments.common import Cell
 
-LOGARITHMS = ("reward_confidence", "cost_confidence", "transition_confidence")
-BROKEN = {name: "x0.001" for name in LOGARITHMS}  # the monitor must see these fail
+LOGARITHMS = {
+    "cpdpo": ("reward_confidence", "cost_confidence", "transition_confidence"),
+    "cpd_oppo": ("payoff_confidence", "transition_confidence"),
+}
+BROKEN = {name: {of: "x0.001" for of in some} for name, some in LOGARITHMS.items()}  # the monitor must see these fail
 DELTA = 0.05
 SIZES = {"name": "random", "layers": 5, "states": 5, "actions": 3, "rho": 0.5, "key": 1}
 TINY = {"name": "random", "layers": 3, "states": 2, "actions": 2, "rho": 0.1, "key": 2}
@@ -14,15 +17,15 @@ TIMES = {"tiny": (50, 100), "small": (10**4, 10**5, 10**6), "paper": (10**4, 10*
 SEEDS = {"tiny": 3, "small": 32, "paper": 64}
 
 
-def watched(scale: str) -> Cell:
+def watched(scale: str, learner: str) -> Cell:
     """The monitor on, with the exact constants and with broken ones."""
     episodes, seeds = {"tiny": (30, 3), "small": (20_000, 200), "paper": (200_000, 200)}[scale]
     options = {
         "episodes": episodes, "seeds": seeds, "checkpoints": 20, "monitor": True, "delta": DELTA,
-        "settings": ["theory", {"preset": "theory", **BROKEN}],
+        "settings": ["theory", {"preset": "theory", **BROKEN[learner]}],
     }  # fmt: skip
     environment = (TINY if scale == "tiny" else SIZES) | {"constraints": CONSTRAINTS[scale][-1]}
-    return Cell("watched", "cpdpo", environment, options)
+    return Cell(f"watched-{learner}", learner, environment, options)
 
 
 def learning(scale: str, constraints: int, learner: str, episodes: int) -> Cell:
@@ -36,5 +39,8 @@ def learning(scale: str, constraints: int, learner: str, episodes: int) -> Cell:
 
 def cells(scale: str) -> list[Cell]:
     """The watched one, then by T."""
-    found = [watched(scale)] + [learning(scale, m, "uniform", 10) for m in CONSTRAINTS[scale]]
-    return found + [learning(scale, m, "cpdpo", t) for t in TIMES[scale] for m in CONSTRAINTS[scale]]
+    found = [watched(scale, learner) for learner in LOGARITHMS]
+    found += [learning(scale, m, "uniform", 10) for m in CONSTRAINTS[scale]]
+    return found + [
+        learning(scale, m, learner, t) for t in TIMES[scale] for m in CONSTRAINTS[scale] for learner in LOGARITHMS
+    ]

@@ -4,12 +4,14 @@
     python -m experiments.tuning.sweep --table           # the tables from stored results
     python -m experiments.tuning.sweep --learner cpdpo   # one learner
 
-Budget: 48 settings for each learner, drawn log-uniformly from `RANGES` by one generator, each run on the same 16
-instances: random 5 x 5 x 3 CMDPs with 1 and with 2 constraints (keys 1000 and 1001, loose and tight), `hard` (share
-0.6: multipliers large beside (L+1)/rho) and `random_episode_wise`. T = 10^5 and 2 seeds; the learners that solve a
-linear program in every episode get the same settings and instances with T = 250 and 1 seed, which is what 48 settings
-of them can have. Score: geometric mean over instances of strong regret + strong violation (of the worst constraint)
-per episode, mean over seeds. See README.md for what was chosen.
+Budget, the same for every learner: 48 settings drawn log-uniformly from `RANGES` by one generator, each run on the same
+16 instances: random 5 x 5 x 3 CMDPs with 1 and with 2 constraints (keys 1000 and 1001, loose and tight), `hard` (share
+0.6: multipliers large beside (L+1)/rho) and `random_episode_wise`; T = 10^4 and 2 seeds. The best 6 of them are run
+again with T = 10^5, and the best of these is chosen. The learners that solve a linear program in every episode get the
+same settings and instances with T = 250 and 1 seed, and no second round; `ghosh`, made for one constraint, gets the 12
+instances that have one. `cpd_oppo` spends half of its settings on the fixed rate and half on the range-adaptive one.
+Score: geometric mean over instances of strong regret + strong violation (of the worst constraint) per episode, mean
+over seeds. See README.md for what was chosen.
 """
 
 from __future__ import annotations
@@ -26,9 +28,16 @@ from experiments.common import Cell
 
 STORE = Path("runs/tuning")
 SETTINGS = 48
-CONFIDENCE = {"transition_confidence": (1e-6, 1e-1), "payoff_confidence": (1e-6, 1e-1)}
+FINALISTS = 6
+EPISODES = (10**4, 10**5)  # of the first and of the second round
+SEEDS = 2
+CONFIDENCE = {"transition_confidence": (1e-8, 1e-1), "payoff_confidence": (1e-7, 1e-1)}
 DUAL = {"dual_rate": (0.1, 100), "dual_cap": (0.1, 1)}
-RANGES: dict[str, dict[str, tuple[float, float]]] = {  # factors on the theory's constants
+RANGES: dict[str, dict[str, tuple[float, float]]] = {  # factors on the theory's constants, but for `ABSOLUTE`
+    "cpd_oppo": {"policy_rate": (3, 1000), "dual_cap": (0.4, 1), **CONFIDENCE},  # a cap below a multiplier is no cap
+    "optprimaldual": {"policy_rate": (1, 1000), **DUAL, **CONFIDENCE},
+    "ghosh": {"policy_rate": (1, 1000), **CONFIDENCE},
+    "uopt_rpgpd": {"policy_rate": (0.1, 100), "dual_rate": (0.1, 100), "regularisation": (1e-3, 3), **CONFIDENCE},
     "cpdpo": {
         "learning_rate": (1, 1000),
         "dual_cap": (0.1, 1),  # the loss scale follows
@@ -36,15 +45,25 @@ RANGES: dict[str, dict[str, tuple[float, float]]] = {  # factors on the theory's
         "exploration": (1e-3, 1),  # over sqrt(T)
         "confidence": (1e-6, 1e-1),  # all three logarithms
     },
-    "optprimaldual": {"policy_rate": (1, 1000), **DUAL, **CONFIDENCE},
     "regularized_primal_dual": {"policy_rate": (1, 1000), **DUAL, "regularisation": (1e-3, 1), **CONFIDENCE},
-    "optdual": {"dual_rate": (0.1, 100), **CONFIDENCE},
+    "optpess_primaldual": {"dual_rate": (0.1, 100), "tightening": (1e-2, 10), **CONFIDENCE},
+    "triple_q": {
+        "learning_offset": (0.1, 10),
+        "dual_rate": (0.1, 100),
+        "frame_length": (0.1, 10),
+        "tightening": (1e-2, 1),
+        "frame_bonus": (1e-2, 1),
+        "transition_confidence": (1e-8, 1e-3),
+    },
+    "optdual": {"dual_rate": (0.03, 100), **CONFIDENCE},
     "optcmdp": CONFIDENCE,
     "optcmdp_bonus": CONFIDENCE,
 }
+ABSOLUTE = {"tightening", "frame_bonus"}  # the papers' exceed H at any T that one can run: numbers in their place
+ADAPTIVE = 0.1  # the range-adaptive rate is tried with this times the factors of the fixed one: ranges are smaller
 
 
-def environments() -> dict[str, dict[str, object]]:
+def environments(learner: str = "") -> dict[str, dict[str, object]]:
     """By kind, one shape and four instances each. Two families in one batch are kept in a file."""
     STORE.mkdir(parents=True, exist_ok=True)
     found: dict[str, dict[str, object]] = {}
@@ -57,6 +76,8 @@ def environments() -> dict[str, dict[str, object]]:
         found[f"random_{m}"] = {"name": str(path)}
     found["hard"] = {"name": "hard", "layers": 4, "states": 3, "share": 0.6, "key": 1005, "instances": 4}
     found["episode_wise"] = {"name": "random_episode_wise", "key": 1003, "instances": 4}
+    if learner == "ghosh":
+        del found["random_2"]
     return found
 
 
@@ -65,12 +86,19 @@ def drawn(learner: str) -> list[dict[str, float]]:
     rng = np.random.default_rng(17)
     low, high = (np.log([bounds[i] for bounds in RANGES[learner].values()]) for i in (0, 1))
     points = np.exp(low + (high - low) * rng.random((SETTINGS, len(low))))
-    return [{name: float(f"{x:.2g}") for name, x in zip(RANGES[learner], row, strict=True)} for row in points]
+    settings = [{name: float(f"{x:.2g}") for name, x in zip(RANGES[learner], row, strict=True)} for row in points]
+    if learner == "cpd_oppo":
+        for i, one in enumerate(settings):
+            one["adaptive_rate"] = i % 2
+            one["policy_rate"] *= ADAPTIVE if i % 2 else 1
+    return settings
 
 
 def setting(learner: str, factors: dict[str, float], episodes: int) -> dict[str, object]:
     """A setting, as of `simulate`."""
-    chosen: dict[str, object] = {name: f"x{value:g}" for name, value in factors.items()}
+    chosen: dict[str, object] = {
+        name: value if name in ABSOLUTE or name == "adaptive_rate" else f"x{value:g}" for name, value in factors.items()
+    }
     if learner == "cpdpo":
         chosen["loss_scale"] = chosen["dual_cap"]
         chosen["exploration"] = factors["exploration"] / np.sqrt(episodes)
@@ -79,39 +107,60 @@ def setting(learner: str, factors: dict[str, float], episodes: int) -> dict[str,
     return {"preset": "theory", **chosen}
 
 
-def length(learner: str) -> tuple[int, int]:
-    """Episodes and seeds."""
-    return (250, 1) if not cp.learners.get(learner).compiled else (100_000, 2)
+def rounds(learner: str) -> list[tuple[int, int]]:
+    """Episodes and seeds of each round."""
+    return [(episodes, SEEDS) for episodes in EPISODES] if cp.learners.get(learner).compiled else [(250, 1)]
 
 
-def cells(learner: str) -> list[Cell]:
-    """All settings on each kind of instance."""
-    episodes, seeds = length(learner)
-    settings = [setting(learner, factors, episodes) for factors in drawn(learner)]
+def cells(learner: str, number: int, which: list[int]) -> list[Cell]:
+    """The settings `which` on each kind of instance, in round `number`."""
+    episodes, seeds = rounds(learner)[number]
+    factors = drawn(learner)
+    settings = [setting(learner, factors[i], episodes) for i in which]
     options = {"episodes": episodes, "seeds": seeds, "settings": settings, "checkpoints": 4}
-    return [Cell(f"{learner}-{kind}", learner, environment, options) for kind, environment in environments().items()]
+    return [
+        Cell(f"{learner}-{kind}-{episodes}", learner, environment, options)
+        for kind, environment in environments(learner).items()
+    ]
 
 
-def table(learner: str, show: int = 8) -> str:
+def scores(learner: str, number: int, which: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    """The score of each setting, and regret and violation per episode, [metric, kind, instance, setting]."""
+    results = common.load(STORE, cells(learner, number, which))
+    episodes, _ = rounds(learner)[number]
+    ends = [
+        [
+            result.metric(metric).isel(learner=0, episode=-1).mean("seed").transpose("instance", "setting").values
+            for result in results.values()
+        ]
+        for metric in ("strong_regret", "strong_violation")
+    ]
+    per_episode = np.array(ends) / episodes
+    return np.exp(np.log(np.maximum(per_episode.sum(axis=0), 1e-6)).mean(axis=(0, 1))), per_episode
+
+
+def table(learner: str, number: int, which: list[int], show: int = 8) -> str:
     """The best settings, with regret and violation per episode on each kind of instance."""
-    episodes, _ = length(learner)
-    results = common.load(STORE, cells(learner))
-    ends = {}
-    for metric in ("strong_regret", "strong_violation"):
-        parts = []
-        for result in results.values():
-            end = result.metric(metric).isel(learner=0, episode=-1).mean("seed") / episodes
-            parts.append(end.transpose("instance", "setting").values)
-        ends[metric] = np.stack(parts)  # [kind, instance, setting]
-    total = ends["strong_regret"] + ends["strong_violation"]
-    score = np.exp(np.log(np.maximum(total, 1e-6)).mean(axis=(0, 1)))
-    names = list(RANGES[learner])
-    rows = [["score", *names, *(f"{name}: regret + violation" for name in environments())]]
+    score, (regret, violation) = scores(learner, number, which)
+    settings = drawn(learner)
+    names = list(settings[0])
+    rows = [["score", *names, *(f"{name}: regret + violation" for name in environments(learner))]]
     for i in np.argsort(score)[:show]:
-        means = (f"{ends['strong_regret'][k, :, i].mean():.3f} + {ends['strong_violation'][k, :, i].mean():.3f}"
-                 for k in range(len(total)))  # fmt: skip
-        rows.append([f"{score[i]:.4f}", *(f"{drawn(learner)[i][name]:g}" for name in names), *means])
-    return f"{learner} (median score {np.median(score):.3f}, worst {score.max():.3f})\n{format_table(rows)}\n"
+        means = (f"{regret[k, :, i].mean():.3f} + {violation[k, :, i].mean():.3f}" for k in range(len(regret)))
+        rows.append([f"{score[i]:.4f}", *(f"{settings[which[i]][name]:.3g}" for name in names), *means])
+    episodes, _ = rounds(learner)[number]
+    about = f"median score {np.median(score):.3f}, worst {score.max():.3f}"
+    return f"{learner}, T = {episodes:,} ({about})\n{format_table(rows)}\n"
+
+
+def search(learner: str, run: bool) -> None:
+    """Both rounds, and their tables."""
+    which = list(range(SETTINGS))
+    for number in range(len(rounds(learner))):
+        if run:
+            common.run(STORE, cells(learner, number, which))
+        print(table(learner, number, which), flush=True)
+        which = [which[i] for i in np.argsort(scores(learner, number, which)[0])[:FINALISTS]]
 
 
 def main() -> None:
@@ -120,9 +169,7 @@ def main() -> None:
     parser.add_argument("--learner", nargs="+", choices=list(RANGES), default=list(RANGES))
     chosen = parser.parse_args()
     for learner in chosen.learner:
-        if not chosen.table:
-            common.run(STORE, cells(learner))
-        print(table(learner), flush=True)
+        search(learner, not chosen.table)
 
 
 if __name__ == "__main__":

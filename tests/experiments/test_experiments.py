@@ -13,12 +13,15 @@ import pytest
 import cpdpo_jax as cp
 from experiments import common
 from experiments.ablation.gradient import GRADIENT
+from experiments.adversarial import measure as adversarial
 from experiments.cancellation.analysis import sign_changes
 from experiments.cost import measure
 from experiments.tuning import sweep as tuning
 
+pytestmark = pytest.mark.usefixtures("fast_compile")
+
 ROOT = Path(__file__).parents[2]
-NAMES = ("growth", "rivals", "cancellation", "slater", "cost", "suite", "theory", "ablation")
+NAMES = ("growth", "rivals", "cancellation", "slater", "cost", "suite", "theory", "ablation", "adversarial")
 
 
 def command(name: str, *arguments: str) -> int:
@@ -42,8 +45,9 @@ def test_from_nothing_and_again_from_what_is_stored(name, tmp_path, capsys, monk
     assert drawn
     assert drawn == {path.stem for path in tmp_path.glob("*.pdf")}
     monkeypatch.setattr(cp, "run", never)
-    importlib.import_module(f"experiments.{name}.__main__").run(tmp_path, "tiny")
-    assert command(name, *out, "--analysis") == 0
+    monkeypatch.setattr(measure, "measure", never)
+    monkeypatch.setattr(adversarial, "play", never)
+    assert command(name, *out) == 0
     assert capsys.readouterr().out == table
 
 
@@ -66,6 +70,8 @@ def test_a_run_that_was_killed_goes_on_with_what_is_missing(tmp_path, capsys, mo
     assert command("theory", *out) == 0
     assert ran == ["constraints_1-cpdpo-50"]
     assert capsys.readouterr().out == table  # the same bits
+    assert command("theory", *out, "--analysis") == 0
+    assert capsys.readouterr().out == table
     assert list(blocks.iterdir()) == [block]
 
 
@@ -91,21 +97,26 @@ def test_ctrl_c_stores_nothing_half_done(tmp_path, capsys, monkeypatch):
 
 
 @pytest.mark.slow
-def test_tuning_runs_all_settings_of_a_learner_and_scores_them(tmp_path, monkeypatch):
+def test_tuning_runs_all_settings_of_a_learner_and_the_best_again(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(tuning, "STORE", tmp_path)
     monkeypatch.setattr(tuning, "SETTINGS", 3)
-    monkeypatch.setattr(tuning, "length", lambda learner: (20, 2))
-    cells = tuning.cells("optdual")
-    common.run(tmp_path, cells)
-    result = common.load(tmp_path, cells)["optdual-random_2"]
+    monkeypatch.setattr(tuning, "FINALISTS", 2)
+    monkeypatch.setattr(tuning, "EPISODES", (10, 20))
+    tuning.search("optdual", run=True)
+    result = common.load(tmp_path, tuning.cells("optdual", 0, [0, 1, 2]))["optdual-random_2-10"]
     loose = cp.envs.make("random", key=1000, tightness=0.5, layers=5, states=5, actions=3, constraints=2, instances=2)
     assert result.data.sizes["instance"] == 4
     np.testing.assert_array_equal(result.data.threshold.values[:, :2], loose.threshold)
-    lines = tuning.table("optdual").splitlines()
-    assert lines[0].startswith("optdual (median score")
-    scores = [float(line.split()[0]) for line in lines if line[:1].isdigit()]
-    assert len(scores) == 3
-    assert scores == sorted(scores)
+    first, second = capsys.readouterr().out.split("\n\n")[:2]
+    assert first.startswith("optdual, T = 10 (median score")
+    assert second.startswith("optdual, T = 20 (median score")
+    drawn = []
+    for text, n in ((first, 3), (second, 2)):
+        rows = [line.split() for line in text.splitlines() if line[:1].isdigit()]
+        assert len(rows) == n
+        assert [float(row[0]) for row in rows] == sorted(float(row[0]) for row in rows)
+        drawn.append([row[1:4] for row in rows])
+    assert sorted(drawn[1]) == sorted(drawn[0][:2])  # the best of the first round
 
 
 def test_the_command_of_the_readme_is_there_and_explains_itself():
@@ -120,22 +131,6 @@ def test_the_command_of_the_readme_is_there_and_explains_itself():
             assert word in readme, (name, word)
 
 
-def test_over_instances_finds_an_exponent_and_its_interval_covers_it():
-    rng = np.random.default_rng(1)
-    times = (100, 1000, 10_000)
-    # exponent 0.5 + a part of the instance of sd 0.05, mean over 40 of them: 0.5 +- 3 * 0.05 / sqrt(40) = 0.024
-    powers = rng.normal(0.5, 0.05, 40)
-    exact = [np.repeat((t**powers)[:, None], 4, axis=1) for t in times]
-    point, low, high = common.over_instances(exact, common.slope(times))
-    assert point == pytest.approx(powers.mean(), abs=1e-12)
-    assert low < point < high
-    assert high - low == pytest.approx(2 * 1.96 * powers.std() / np.sqrt(40), rel=0.15)
-    same = common.over_instances([exact[0], exact[0]], lambda logs: logs[0] - logs[1], paired=True)
-    assert same == (0.0, 0.0, 0.0)
-    nothing = common.over_instances([np.zeros((2, 3)), np.ones((2, 3))], common.slope((1, 2)))
-    assert not np.isfinite(nothing[0])
-
-
 def test_sign_changes_by_hand():
     gaps = np.array([[1.0, -1.0, 0.0, -2.0, 3.0], [1.0, 1.0, 0.0, 1.0, 1.0]])
     assert sign_changes(gaps).tolist() == [2.0, 0.0]
@@ -146,7 +141,7 @@ def test_a_huge_gradient_step_is_the_binary_choice():
     # float32: |V - alpha| above 1e-7 times the rate 1e9 is beyond any cap, on both sides
     results = [
         cp.simulate(one, cmdp, episodes=100, seeds=3, hparams=hparams, progress=False)
-        for one, hparams in (("cpdpo", "tuned"), (GRADIENT, {"dual_rate": 1e9}))
+        for one, hparams in (("cpd_oppo", "tuned"), (GRADIENT, {"dual_rate": 1e9}))
     ]
     choice, step = (result.data.isel(learner=0, setting=0) for result in results)
     assert choice.multiplier.values.max() > 0

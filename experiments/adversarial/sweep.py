@@ -1,0 +1,41 @@
+"""What is run: two learners of adversarial MDPs, and the uniform policy, on three kinds of losses."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+KINDS: dict[str, dict[str, Any]] = {
+    "switching": {"switches": 9},  # ten stretches, two random tables in turn
+    "drifting": {},  # a straight line from one random table to another
+    "chasing": {"share": 0.5},  # half of a loss is how often the learner played the action of late
+}
+LEARNERS = (("podb", "tuned"), ("uob_reps", "tuned"), ("podb", "theory"), ("uob_reps", "theory"), ("uniform", "tuned"))
+SIZES = {"tiny": (2, 2, 2), "small": (3, 3, 2), "paper": (5, 5, 3)}  # layers, states, actions
+EPISODES = {"tiny": (30,), "small": (1000,), "paper": (1000, 3162, 10_000)}  # each with its own rates
+SEEDS = {"tiny": 2, "small": 8, "paper": 32}
+KEY = 5  # of the instance and the losses: not one that a preset was chosen on
+
+
+class Game(NamedTuple):
+    """A learner against a kind of losses, over T episodes."""
+
+    kind: str
+    learner: str
+    preset: str
+    episodes: int
+    seeds: int
+    sizes: tuple[int, int, int]
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}-{self.learner}-{self.preset}-{self.episodes}"
+
+
+def cells(scale: str) -> list[Game]:
+    """All games of a scale."""
+    return [
+        Game(kind, learner, preset, episodes, SEEDS[scale], SIZES[scale])
+        for kind in KINDS
+        for learner, preset in LEARNERS
+        for episodes in EPISODES[scale]
+    ]

@@ -1,0 +1,63 @@
+"""Blocks per minute by threads and by 1 and 2 local workers, in turns in one run: what dask costs beside a block."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import cpdpo_jax as cp
+from cpdpo_jax.sweeps.dask_clusters import connected
+from cpdpo_jax.sweeps.engines import Where
+from experiments.clusters.compare import tell
+
+TABLE = {
+    "learners": ["cpdpo"],
+    "environments": ["random:layers=5,states=5,actions=3,constraints=2,instances=8"],
+    "seeds": 32,
+}
+PLACES = ("threads, 1 core", "1 worker", "threads, 2 cores", "2 workers")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--episodes", type=int, default=100_000)
+    parser.add_argument("--rounds", type=int, default=2)
+    asked = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="cpdpo-scaling-"))
+    table = TABLE | {"episodes": asked.episodes}
+    cores = sorted(os.sched_getaffinity(0))
+    rates: dict[str, list[float]] = {place: [] for place in PLACES}
+    with (
+        connected(Where("local:1"), {}, folder, print, print) as one,
+        connected(Where("local:2"), {}, folder, print, print) as two,
+    ):
+        on = {"1 worker": one.client, "2 workers": two.client}
+        for client in on.values():  # compiled before it is measured
+            cp.run(table | {"episodes": 40}, out=folder / f"warm{id(client)}", on=client, progress=False)
+        cp.run(table | {"episodes": 40}, out=folder / "warm", progress=False)
+        for turn in range(asked.rounds):
+            for place in PLACES:
+                out = folder / f"{place} {turn}"
+                os.sched_setaffinity(0, cores[:1] if place == "threads, 1 core" else cores)
+                started = time.perf_counter()
+                cp.run(table, out=out, on=on.get(place, ""), progress=False)
+                rates[place].append(8 * 60 / (time.perf_counter() - started))
+                print(f"{place}: {rates[place][-1]:.2f} blocks per minute", flush=True)
+    print("| where | blocks per minute, each round | best |\n|---|---|---|")
+    for place, found in rates.items():
+        print(f"| {place} | {', '.join(f'{rate:.2f}' for rate in found)} | {max(found):.2f} |")
+    best = {place: max(found) for place, found in rates.items()}
+    for few, place in (("threads, 1 core", "1 worker"), ("threads, 2 cores", "2 workers")):
+        print(f"{place} against {few}: {100 * (best[few] / best[place] - 1):+.1f} % of a block's time")
+    good = all(tell(place, folder / f"{place} 0", folder / f"{PLACES[0]} 0") for place in PLACES[1:])
+    shutil.rmtree(folder)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
