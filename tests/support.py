@@ -11,10 +11,13 @@ import numpy as np
 import cpdpo_jax as cp
 from cpdpo_jax.learners import base
 from cpdpo_jax.learners.base import Learner
-from cpdpo_jax.simulation import compiled_loop, host_loop
+from cpdpo_jax.simulation import compiled_loop, host_loop, knowledge
 from cpdpo_jax.simulation.options import Options
 from cpdpo_jax.simulation.plan import prepare
 from cpdpo_jax.simulation.rollout import make_model
+
+# Compiling takes most of the time of many tests; for those to which speed and rounding do not matter.
+FAST_COMPILE: Any = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
 def random_cmdp(
@@ -55,6 +58,9 @@ def lanes_for(
 ) -> compiled_loop.LaneInputs:
     """The device arrays of `n_lanes` lanes of one instance, and OPT = 0 (gaps are then -V)."""
     problem = base.make_problem(cp.stack([cmdp]), episodes=episodes, delta=0.05, slater_margin=np.array([rho]))
+    if learner.extra_knowledge:
+        batch = cp.stack([cmdp])
+        problem = knowledge.problem_for(learner, problem, batch, cp.solve(batch), safety=0.5)
     hyper = learner.hyperparameters(problem, preset)
     hyper = hyper._replace(**{name: np.array([value]) for name, value in changed.items()})
 

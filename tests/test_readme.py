@@ -1,4 +1,4 @@
-"""What the README says is run, its lists match the code, and every name, command, flag and file it mentions exists."""
+"""What README and docs/ say is run, their lists match the code, and every name, command, flag, file and link exists."""
 
 from __future__ import annotations
 
@@ -20,26 +20,41 @@ from cpdpo_jax.learners import base
 from cpdpo_jax.sweeps import config
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text()
-PROSE = re.sub(r"```.*?```", "", README, flags=re.DOTALL)
-INLINE = sorted({" ".join(text.split()) for text in re.findall(r"`([^`]+)`", PROSE)})
-FENCED = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-BLOCKS = [
-    re.sub(r"^    ", "", text, flags=re.MULTILINE) for text in re.findall(r"(?:^    .*\n|^\n(?=    ))+", PROSE, re.M)
-]
-# in backticks, but names of other things: other libraries, the paper's lemmas, files of a run, the README's own marks
-ELSEWHERE = {"jit", "vmap", "scan", "jax.export", "JAX_COMPILATION_CACHE_DIR", 'pip install ".[cuda]"'}
-ELSEWHERE |= {"strong_plus", "lagrangian", "lagrangian_cor", "Deviation: name", "~/.cache/cpdpo_jax"}
-ELSEWHERE |= {"config.toml", "manifest.json", "blocks/*.nc", "checkpoints/", "report.html"}
+OURS = ("start", "own_cmdp", "own_learner", "sweeps", "metrics", "paper", "speed", "contributing", "experiments_index")
+PAGES = {"README.md": (ROOT / "README.md").read_text()}
+PAGES |= {f"docs/{name}.md": (ROOT / "docs" / f"{name}.md").read_text() for name in OURS}
+MOST_WORDS = 900
+
+
+def prose(text: str) -> str:
+    """Without fenced code."""
+    return re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+
+
+def inline(text: str) -> set[str]:
+    """What stands in backticks."""
+    return {" ".join(one.split()) for one in re.findall(r"`([^`]+)`", prose(text))}
+
+
+def indented(text: str) -> list[str]:
+    """Indented blocks of code."""
+    found = re.findall(r"(?:^    .*\n|^\n(?=    ))+", prose(text), re.MULTILINE)
+    return [re.sub(r"^    ", "", one, flags=re.MULTILINE) for one in found]
+
+
+FENCED = {name: re.findall(r"```python\n(.*?)```", text, re.DOTALL) for name, text in PAGES.items()}
+INLINE = sorted(set().union(*map(inline, PAGES.values())))
+BLOCKS = [block for text in PAGES.values() for block in indented(text)]
+# in backticks, but names of other things: other libraries, the paper's lemmas, files of a run, code that is checked
+# where it runs, marks of our own
+ELSEWHERE = {"jit", "vmap", "scan", "JAX_COMPILATION_CACHE_DIR", 'pip install ".[cuda]"', ">=", "<="}
+ELSEWHERE |= {"strong_plus", "lagrangian", "lagrangian_cor", "Deviation: name", "~/.cache/cpdpo_jax", ".npz"}
+ELSEWHERE |= {"config.toml", "manifest.json", "blocks/*.nc", "checkpoints/", "report.html", "runs/demo"}
 ELSEWHERE |= {f"{VARIABLE}=0", "with cp.kernels.cpu_acceleration(False):", "python -m tests.test_house"}
+ELSEWHERE |= {"python -m experiments.NAME --scale small", "mkdocs build -f docs/site/mkdocs.yml", "ValueError"}
+ELSEWHERE |= {"Hyperparameters", "mine.py", 'imports = ["mine.py"]'}
 DEVIATION = r"[a-z]+(?:-[a-z]+)+"
-
-
-def code_blocks(begins: str) -> list[str]:
-    """The indented blocks with a line that begins so."""
-    found = [block for block in BLOCKS if re.search(rf"^{begins}", block, re.MULTILINE)]
-    assert found, f"the README has no block with a line that begins with {begins}"
-    return found
+SHAPE = r"\[[\w, +\-]+\]"
 
 
 def resolve(dotted: str) -> Any:
@@ -54,8 +69,8 @@ def resolve(dotted: str) -> Any:
 
 @cache
 def parameters() -> set[str]:
-    """What may be set: of `simulate` and `Learner`, hyperparameters, keys of a configuration, and of environments."""
-    functions = (cp.simulate, base.Learner, cp.make_cmdp)
+    """What may be set: of functions, hyperparameters, keys of a configuration, and of environments."""
+    functions = (cp.simulate, base.Learner, cp.make_cmdp, cp.from_episodic, cp.Result.plot, cp.Result.metric)
     names = {name for one in functions for name in inspect.signature(one).parameters}
     problem = base.make_problem(cp.stack([cp.envs.make("factored")]), episodes=9, delta=0.1, slater_margin=1.0)
     for name in base.names():
@@ -66,8 +81,7 @@ def parameters() -> set[str]:
 @pytest.fixture(scope="module")
 def data() -> Any:
     """Of a run, with every variable there is."""
-    one = cp.simulate("optcmdp", cp.envs.make("factored"), episodes=2, seeds=1, progress=False)
-    return one.data
+    return cp.simulate("optcmdp", cp.envs.make("factored"), episodes=2, seeds=1, progress=False).data
 
 
 @cache
@@ -84,11 +98,34 @@ def flags(command: str) -> set[str]:
     return set(re.findall(r"\{([a-z,]+)\}", said.getvalue())[0].split(","))
 
 
-def test_the_learner_of_ones_own_runs(capsys):
-    (example,) = FENCED
+def test_the_readme_is_one_screen():
+    assert len(PAGES["README.md"].split()) <= MOST_WORDS
+    assert len(FENCED["README.md"]) == 1
+    assert len(FENCED["README.md"][0].strip().splitlines()) <= 10
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/start.md", "docs/own_cmdp.md"])
+def test_the_example_runs(standard_promotion, page, tmp_path, monkeypatch, capsys):
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    monkeypatch.chdir(tmp_path)
+    (example,) = FENCED[page]
+    scope: dict = {}
+    exec(compile(example, page, "exec"), scope)
+    printed = capsys.readouterr().out
+    assert "strong_violation" in printed
+    if page == "docs/own_cmdp.md":
+        assert "OPT 45 dollars" in printed
+        assert "regret in dollars, violation in visitors" in printed
+    assert list(tmp_path.iterdir())  # every example writes a file
+
+
+def test_the_learner_of_ones_own_runs(standard_promotion, capsys):
+    (example,) = FENCED["docs/own_learner.md"]
     assert len(example.splitlines()) < 40
     scope: dict = {}
-    exec(compile(example, "README.md", "exec"), scope)
+    exec(compile(example, "own_learner.md", "exec"), scope)
     assert "myopic" in cp.learners.names()
     regret = scope["result"].data.weak_regret.isel(episode=-1, instance=0).mean("seed")
     # greedier on rewards earns more: a hundred times the float32 noise of 2,000 episodes
@@ -97,8 +134,8 @@ def test_the_learner_of_ones_own_runs(capsys):
     assert "myopic" in capsys.readouterr().out
 
 
-def test_the_deviations_of_the_readme_are_those_of_the_code():
-    section = README.split("## Deviations from the paper")[1].split("\n## ")[0]
+def test_the_deviations_of_the_page_are_those_of_the_code():
+    section = PAGES["docs/paper.md"].split("## Deviations from the paper")[1].split("\n## ")[0]
     listed = set(re.findall(r"^- `([a-z-]+)`:", section, re.MULTILINE))
     marked = set()
     for path in [*(ROOT / "cpdpo_jax/kernels").rglob("*.py"), *(ROOT / "cpdpo_jax/learners").glob("*.py")]:
@@ -107,26 +144,9 @@ def test_the_deviations_of_the_readme_are_those_of_the_code():
     assert listed == marked
 
 
-def test_every_call_of_the_first_example_is_one_of_the_package():
-    """Names by `getattr`, keywords by the signature: parsed, not run, for it takes a minute."""
-    (example,) = code_blocks("import cpdpo_jax")
-    calls = [node for node in ast.walk(ast.parse(example)) if isinstance(node, ast.Call)]
-    checked = 0
-    for call in calls:
-        owner, _, rest = ast.unparse(call.func).partition(".")
-        if owner not in ("cp", "result"):
-            continue
-        function = resolve(f"cp.{rest}") if owner == "cp" else getattr(cp.Result, rest.split("(")[0])
-        known = set(inspect.signature(function).parameters)
-        if function is cp.envs.make:
-            known |= set(cp.envs.defaults(ast.literal_eval(call.args[0])))
-        assert {one.arg for one in call.keywords} <= known, ast.unparse(call)
-        checked += 1
-    assert checked >= 6
-
-
-def test_the_sweep_of_the_readme_is_a_configuration():
-    (example,) = code_blocks("learners = ")
+@pytest.mark.parametrize("page", ["README.md", "docs/sweeps.md"])
+def test_the_sweep_is_a_configuration(page):
+    (example,) = [block for block in indented(PAGES[page]) if re.search(r"^learners = ", block, re.MULTILINE)]
     one = config.build(tomllib.loads(example))
     for environment in one.environments:
         name = environment.pop("name")
@@ -138,10 +158,12 @@ COMMANDS = [text for text in INLINE if re.match(r"cpdpo |--[a-z]", text)]
 COMMANDS += [line[line.index("cpdpo ") :] for block in BLOCKS for line in block.splitlines() if "/cpdpo " in line]
 
 
-@pytest.mark.parametrize("text", COMMANDS)
+@pytest.mark.parametrize("text", sorted(set(COMMANDS)))
 def test_every_command_and_flag_exists(text):
     given = set(re.findall(r"(?<!\S)--[a-z][a-z-]*", text))
-    if text.startswith("--"):
+    if text == "cpdpo --version":
+        assert cli.main(["--version"]) == 0
+    elif text.startswith("--"):
         assert any(given <= flags(command) for command in flags("")), "a flag of no command"
     else:
         command = text.split()[1]
@@ -151,19 +173,30 @@ def test_every_command_and_flag_exists(text):
 
 def test_every_path_exists():
     """Also `test_extreme.py`, which lies beside the path before it; modules that are run by -m."""
-    table = PROSE.split("| in the paper |")[1].split("\n\n")[0]
+    table = PAGES["docs/paper.md"].split("| in the paper |")[1].split("\n\n")[0]
     rows = [re.findall(r"`([\w/]+\.py)`", row) for row in table.splitlines()]
     named = [[path if "/" in path else str(Path(row[0]).parent / path) for path in row] for row in rows if row]
     assert len(named) > 10
-    others = [text for text in INLINE if re.fullmatch(r"(tests|experiments|\.ci)/[\w/.]*|[A-Z]+\.cff", text)]
+    others = [text for text in INLINE if re.fullmatch(r"(tests|experiments|docs|\.ci)/[\w/.]*|[A-Z]+\.cff", text)]
+    others += [f"cpdpo_jax/{text}" for text in INLINE if re.fullmatch(r"(?:learners|envs|simulation)/\w+\.py", text)]
     missing = [path for path in [*(one for row in named for one in row), *others] if not (ROOT / path).exists()]
     assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_leads_somewhere(page):
+    targets = re.findall(r"\]\(([^)\s]+)\)", prose(PAGES[page]))
+    here = (ROOT / page).parent
+    missing = [target for target in targets if "://" not in target and not (here / target.partition("#")[0]).exists()]
+    assert missing == []
+    if page == "README.md":
+        assert len(targets) > 8
 
 
 def test_every_function_of_the_table_exists():
     """A bare name belongs to the module of the dotted one before it."""
     checked = 0
-    for row in PROSE.split("| in the paper |")[1].split("\n\n")[0].splitlines()[2:]:
+    for row in PAGES["docs/paper.md"].split("| in the paper |")[1].split("\n\n")[0].splitlines()[2:]:
         module = "cp"
         for name in re.findall(r"`([\w.]+)`", row.split("|")[2]):
             module, _, last = name.rpartition(".") if "." in name else (module, "", name)
@@ -176,26 +209,40 @@ def test_every_other_name_in_backticks_is_known(data):
     """A learner, environment, parameter, metric, public name, deviation or path; whatever else is listed above."""
     known = {*base.names(), *cp.envs.names(), *parameters(), *base.PRESETS, *cp.__all__, *map(str, data.data_vars)}
     known |= {name for name in vars(cp.kernels) if not name.startswith("_")} | {"concentration_bounds"}
+    methods = {name for one in (cp.Result, cp.CMDP) for name in vars(one) if not name.startswith("_")}
     for text in INLINE:
         if text in ELSEWHERE or text in COMMANDS or "/" in text or re.fullmatch(r"\S+\.(py|cff)", text):
             continue
-        if re.fullmatch(DEVIATION, text):
+        if re.fullmatch(DEVIATION, text) or re.fullmatch(SHAPE, text):
             continue
         if dotted := re.fullmatch(r"(?:print\()?result\.(\w+)(?:\.(\w+))?.*", text):
-            assert hasattr(cp.Result, dotted[1]) or dotted[1] == "data", text
+            assert dotted[1] in methods or dotted[1] == "data", text
             assert not dotted[2] or dotted[2] in data, text
+            if dotted[1] == "plot":
+                assert set(re.findall(r"(\w+)=", text)) <= set(inspect.signature(cp.Result.plot).parameters)
+        elif dotted := re.fullmatch(r"(cp\.[\w.]+)(\(.*\))?", text):
+            function = resolve(dotted[1])
+            if dotted[2]:
+                assert set(re.findall(r"(\w+)=", dotted[2])) <= set(inspect.signature(function).parameters), text
         elif re.fullmatch(r"[a-z]+(\.\w+)+", text):
             resolve(text)
         elif setting := re.fullmatch(r"(\w+)\s?=.*", text):
             assert setting[1] in parameters(), text
         elif call := re.fullmatch(r"(\w+)\((.*)\)", text):
-            assert call[1] == "Learner", text
+            assert call[1] == "Learner" or call[1] in methods, text
             assert set(re.findall(r"(\w+)=", call[2])) <= parameters(), text
         else:
-            assert text.strip('"') in known, text
+            assert text.strip('"') in known | methods, text
     grid = next(text for text in INLINE if text.startswith("hparams={"))
     assert set(ast.literal_eval(grid.partition("=")[2])) <= parameters()
 
 
-def test_nothing_is_listed_as_elsewhere_that_the_readme_does_not_say():
+def test_every_learner_of_the_table_is_one():
+    rows = PAGES["README.md"].split("| learner | guarantee |")[1].split("\n\n")[0].splitlines()[2:]
+    named = [name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+    assert len(named) > 8
+    assert set(named) <= set(base.names())
+
+
+def test_nothing_is_listed_as_elsewhere_that_no_page_says():
     assert set(INLINE) >= ELSEWHERE
