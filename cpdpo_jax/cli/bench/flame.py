@@ -87,7 +87,7 @@ def _bonus(given, policy, low, up, box):
 
 
 def _weights(given, policy, up, weights, trajectory):
-    visited = visited_pairs(trajectory, *policy.shape[1:3])
+    visited = visited_pairs(trajectory.state, trajectory.action, *policy.shape[1:3])
     reached = policy * up[:, :, None] + given.hyper.exploration
     q_hat = jnp.where(visited, trajectory.reward[:, None, None] / reached, 0)
     return base.recentred(weights - given.hyper.learning_rate * q_hat, given.problem.action_mask)
