@@ -60,7 +60,7 @@ def action_value(transition: jax.Array, policy: jax.Array, payoff: jax.Array) ->
 
 def root_value(transition: jax.Array, policy: jax.Array, payoff: jax.Array) -> jax.Array:
     """V^{pi,P}(x_0; v) of K payoffs: `policy_value` in the first layer, [K,*B]. One model may serve all lanes."""
-    call = replaced_by("root_value", _root_value, policy.shape[3:], policy.dtype)
+    call = replaced_by("root_value", _root_value, policy.shape[1], policy.shape[3:], policy.dtype)
     return call(transition, policy, payoff)[0]
 
 
@@ -78,7 +78,7 @@ def truncated_evaluation(
     """
     lanes = policy.shape[3:]
     plain = ceiling.shape[2:] == (1,) and counts.dtype == jnp.int32 and payoff.shape[4:] == visits.shape[3:] == lanes
-    kernel = replaced_by("truncated_evaluation", _truncated_evaluation, lanes, policy.dtype)
+    kernel = replaced_by("truncated_evaluation", _truncated_evaluation, policy.shape[1], lanes, policy.dtype)
     return (kernel if plain else _truncated_evaluation)(counts, 1 / visits, policy, payoff, ceiling)
 
 

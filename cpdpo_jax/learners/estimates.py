@@ -45,7 +45,7 @@ def visited_pairs(state: jax.Array, action: jax.Array, n_states: int, n_actions:
 def observe(estimates: Estimates, trajectory: Trajectory) -> Estimates:
     """Count one episode."""
     payoff = jnp.concatenate([trajectory.reward[None], trajectory.cost])  # [1+M,L,*B]
-    call = replaced_by("observe", _observe, payoff.shape[2:], payoff.dtype)
+    call = replaced_by("observe", _observe, estimates.visits.shape[1], payoff.shape[2:], payoff.dtype)
     return Estimates(*call(trajectory.state, trajectory.action, payoff, *estimates))
 
 
@@ -70,7 +70,9 @@ def _observe(
 
 def visited_rows(estimates: Estimates, trajectory: Trajectory) -> jax.Array:
     """M(x_k,a_k,.) of the pairs that an episode visited: [L-1,S,*B] int32."""
-    call = replaced_by("visited_rows", _visited_rows, trajectory.state.shape[1:], estimates.payoff_sum.dtype)
+    call = replaced_by(
+        "visited_rows", _visited_rows, estimates.visits.shape[1], trajectory.state.shape[1:], estimates.payoff_sum.dtype
+    )
     return call(trajectory.state, trajectory.action, estimates.transitions)[0]
 
 

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from cpdpo_jax.common.types import Array, Trajectory
+from cpdpo_jax.kernels.cpu.few_functions import in_few_functions
 from cpdpo_jax.kernels.cpu.single_function import single_cpu_function
 from cpdpo_jax.kernels.cpu.switch import cpu_acceleration_enabled
 from cpdpo_jax.kernels.loops import unrolled_reduce, unrolled_sum
@@ -193,7 +194,7 @@ def advance_whole(
 
     def stretches(i: jax.Array, state: LoopState) -> LoopState:
         times = i * stretch + jnp.arange(stretch, dtype=jnp.int32)
-        return jax.lax.scan(step, state, times, unroll=stretch == 1)[0]
+        return jax.lax.scan(in_few_functions(step), state, times, unroll=stretch == 1)[0]
 
     begin, end = first // stretch, last // stretch
 

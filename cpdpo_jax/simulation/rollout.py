@@ -58,7 +58,7 @@ def rollout(model: Model, policy: jax.Array, uniforms: jax.Array, noise: str) ->
     uniform), column 2 the reward and column 3+i cost i.
     """
     by_hand = for_accelerator() and policy.shape[1] <= MAX_UNROLLED_STATES
-    go = _walk_all_at_once if by_hand else replaced_by("walk", _walk, policy.shape[3:], policy.dtype)
+    go = _walk_all_at_once if by_hand else replaced_by("walk", _walk, policy.shape[1], policy.shape[3:], policy.dtype)
     states, actions, mean = go(policy, model.last_action, model.arrival, model.payoff, uniforms)
     drawn = sample(mean, jnp.moveaxis(uniforms[:, 2:], 1, 0), model.concentration, noise)
     return Trajectory(state=states, action=actions, reward=drawn[0], cost=drawn[1:])

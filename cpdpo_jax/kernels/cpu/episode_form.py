@@ -12,7 +12,7 @@ import functools
 import numpy as np
 from numba import njit
 
-from cpdpo_jax.kernels.cpu.lanes import LANES, clip, load, load_counts, multiply_add, spread, store, zero
+from cpdpo_jax.kernels.cpu.lanes import LANES, add, clip, load, load_counts, multiply_add, spread, store, zero
 
 _compile = functools.partial(njit, nogil=True)
 
@@ -22,27 +22,26 @@ def walk(policy, last_action, arrival, payoff, uniforms, states, actions, mean):
     """States and actions [L,B] by inversion of uniforms [L,2+,B], and the mean payoffs there [K,L,B].
 
     policy [L,S,A,B], last_action [L,S,A,B or 1], arrival [L-1,S,A,S,B or 1] cumulative, payoff [K,L,S,A,B or 1].
+    Probabilities that were passed are counted to the end: a way out of the loop would be guessed wrong too often.
     """
     n_layers, n_states, n_actions, n_lanes = policy.shape
-    own_model, own_mask = arrival.shape[4] > 1, last_action.shape[3] > 1
-    own_payoff = payoff.shape[4] > 1
-    for b in range(n_lanes):
-        of_model, of_mask, of_payoff = b if own_model else 0, b if own_mask else 0, b if own_payoff else 0
-        x = 0
-        for k in range(n_layers):
-            a, until, u = 0, policy[k, x, 0, b], uniforms[k, 0, b]
-            while a < n_actions - 1 and until <= u and not last_action[k, x, a, of_mask]:
-                a += 1
-                until += policy[k, x, a, b]
-            states[k, b] = x
+    own = 1 if arrival.shape[4] > 1 else 0  # whether lanes have models of their own
+    own_mask = 1 if last_action.shape[3] > 1 else 0
+    states[0] = 0
+    for k in range(n_layers):
+        for b in range(n_lanes):
+            x, a, until = states[k, b], 0, policy[k, states[k, b], 0, b]
+            for i in range(n_actions - 1):
+                a += (until <= uniforms[k, 0, b]) & (last_action[k, x, i, own_mask * b] == 0)
+                until += policy[k, x, i + 1, b]
             actions[k, b] = a
             for i in range(payoff.shape[0]):
-                mean[i, k, b] = payoff[i, k, x, a, of_payoff]
+                mean[i, k, b] = payoff[i, k, x, a, own * b]
             if k + 1 < n_layers:
-                y, u = 0, uniforms[k, 1, b]
-                while y < n_states - 1 and arrival[k, x, a, y, of_model] <= u:
-                    y += 1
-                x = y
+                y = 0
+                for i in range(n_states - 1):
+                    y += arrival[k, x, a, i, own * b] <= uniforms[k, 1, b]
+                states[k + 1, b] = y
 
 
 @_compile
@@ -76,48 +75,97 @@ def visited_rows(states, actions, table, rows):
                 rows[k, y, b] = table[k, x, a, y, b]
 
 
-def _make_root_value(own):
-    """`own`: every lane has a model of its own, else one is for all."""
+def _make_evaluation(three, table_is):
+    """The recursion of both value functions, for `three` payoffs at a time or two: an entry is read once for them.
+
+    `table_is` "one" model for all lanes, the lanes' "own", or "counts", which are divided by the visits and truncated.
+    """
+    step, counts = 3 if three else 2, table_is == "counts"
 
     @_compile
-    def root_value(transition, policy, payoff, values):
+    def finished(total, i, k, pair, n_lanes, first, per_visit, policy, payoff, ceiling, action_values):
+        """Q of payoff i at a pair from sum_y P V."""
+        n_layers, n_states, n_actions = policy.shape[:3]
+        at = i * n_layers * n_states * n_actions + pair
+        if not counts:
+            return add(total, spread(payoff, at) if table_is == "one" else load(payoff, at * n_lanes + first))
+        q = multiply_add(load(per_visit, pair * n_lanes + first), total, load(payoff, at * n_lanes + first))
+        q = clip(q, zero(policy), spread(ceiling, i * n_layers + k))
+        store(q, action_values, at * n_lanes + first)
+        return q
+
+    @_compile
+    def evaluate(table, per_visit, policy, payoff, ceiling, action_values, values):
         n_layers, n_states, n_actions, n_lanes = policy.shape
-        n_payoffs = payoff.shape[0]
-        ahead = np.empty(n_payoffs * n_states * LANES, policy.dtype)
-        here = np.empty_like(ahead)
+        n_payoffs, size = payoff.shape[0], n_states * LANES
+        ahead = np.zeros((n_payoffs + step) * size, policy.dtype)  # what is missing to a whole step is 0
+        here = np.zeros_like(ahead)
         for first in range(0, n_lanes, LANES):
             for k in range(n_layers - 1, -1, -1):
-                for x in range(n_states if k else 1):  # the first layer is x_0
-                    for i in range(n_payoffs):
-                        average = zero(policy)
+                for x in range(n_states if counts or k else 1):  # the first layer is x_0
+                    for i in range(0, n_payoffs, step):
+                        one, more, most = i * size, i + 1 < n_payoffs, three and i + 2 < n_payoffs
+                        average_r, average_s, average_t = zero(policy), zero(policy), zero(policy)
                         for a in range(n_actions):
                             pair = (k * n_states + x) * n_actions + a
-                            at = i * n_layers * n_states * n_actions + pair
-                            q = load(payoff, at * n_lanes + first) if own else spread(payoff, at)
+                            r, s, t = zero(policy), zero(policy), zero(policy)
                             if k + 1 < n_layers:
                                 for y in range(n_states):
-                                    row = pair * n_states + y
-                                    p = load(transition, row * n_lanes + first) if own else spread(transition, row)
-                                    q = multiply_add(p, load(ahead, (i * n_states + y) * LANES), q)
-                            average = multiply_add(load(policy, pair * n_lanes + first), q, average)
-                        store(average, here, (i * n_states + x) * LANES)
+                                    row, at = pair * n_states + y, one + y * LANES
+                                    if table_is == "one":
+                                        p = spread(table, row)
+                                    elif table_is == "own":
+                                        p = load(table, row * n_lanes + first)
+                                    else:
+                                        p = load_counts(table, row * n_lanes + first, policy)
+                                    r = multiply_add(p, load(ahead, at), r)
+                                    s = multiply_add(p, load(ahead, at + size), s)
+                                    if three:
+                                        t = multiply_add(p, load(ahead, at + 2 * size), t)
+                            pi = load(policy, pair * n_lanes + first)
+                            q = finished(
+                                r, i, k, pair, n_lanes, first, per_visit, policy, payoff, ceiling, action_values
+                            )
+                            average_r = multiply_add(pi, q, average_r)
+                            if more:
+                                q = finished(
+                                    s, i + 1, k, pair, n_lanes, first, per_visit, policy, payoff, ceiling, action_values
+                                )
+                                average_s = multiply_add(pi, q, average_s)
+                            if most:
+                                q = finished(
+                                    t, i + 2, k, pair, n_lanes, first, per_visit, policy, payoff, ceiling, action_values
+                                )
+                                average_t = multiply_add(pi, q, average_t)
+                        store(average_r, here, one + x * LANES)
+                        if more:
+                            store(average_s, here, one + size + x * LANES)
+                        if most:
+                            store(average_t, here, one + 2 * size + x * LANES)
                 ahead, here = here, ahead
             for i in range(n_payoffs):
-                store(load(ahead, i * n_states * LANES), values, i * n_lanes + first)
+                store(load(ahead, i * size), values, i * n_lanes + first)
 
-    return root_value
+    return evaluate
 
 
-_with_one_model, _with_own_models = _make_root_value(False), _make_root_value(True)
+_by_two_with_one_model, _by_three_with_one_model = (_make_evaluation(three, "one") for three in (False, True))
+_by_two_with_own_models, _by_three_with_own_models = (_make_evaluation(three, "own") for three in (False, True))
+_by_two_with_counts, _by_three_with_counts = (_make_evaluation(three, "counts") for three in (False, True))
 
 
 @_compile
 def root_value(transition, policy, payoff, values):
     """V(x_0) of K payoffs: transition [L-1,S,A,S,B or 1], policy [L,S,A,B], payoff [K,L,S,A,B or 1] -> values [K,B]."""
-    if payoff.shape[4] > 1:
-        _with_own_models(transition, policy, payoff, values)
+    none, three = np.empty(0, policy.dtype), payoff.shape[0] % 3 == 0
+    if payoff.shape[4] > 1 and three:
+        _by_three_with_own_models(transition, none, policy, payoff, none, none, values)
+    elif payoff.shape[4] > 1:
+        _by_two_with_own_models(transition, none, policy, payoff, none, none, values)
+    elif three:
+        _by_three_with_one_model(transition, none, policy, payoff, none, none, values)
     else:
-        _with_one_model(transition, policy, payoff, values)
+        _by_two_with_one_model(transition, none, policy, payoff, none, none, values)
 
 
 @_compile
@@ -125,41 +173,9 @@ def truncated_evaluation(counts, per_visit, policy, payoff, ceiling, action_valu
     """Q = clip(v + counts V / n, 0, ceiling) and V = sum_a pi Q, backwards.
 
     counts [L-1,S,A,S,B] int32, per_visit and policy [L,S,A,B], payoff [K,L,S,A,B], ceiling [K,L]
-    -> action_values [K,L,S,A,B], values [K,B]. Payoffs go two by two, so that a count is read once for both.
+    -> action_values [K,L,S,A,B], values [K,B].
     """
-    n_layers, n_states, n_actions, n_lanes = policy.shape
-    n_payoffs, none = payoff.shape[0], zero(policy)
-    pairs = n_layers * n_states * n_actions
-    ahead = np.zeros((n_payoffs + 1) * n_states * LANES, policy.dtype)  # the partner of an odd payoff is 0
-    here = np.zeros_like(ahead)
-    for first in range(0, n_lanes, LANES):
-        for k in range(n_layers - 1, -1, -1):
-            for x in range(n_states):
-                for i in range(0, n_payoffs, 2):
-                    one, other = i * n_states * LANES, (i + 1) * n_states * LANES
-                    average, average_of_other = none, none
-                    for a in range(n_actions):
-                        pair = (k * n_states + x) * n_actions + a
-                        total, total_of_other = none, none
-                        if k + 1 < n_layers:
-                            for y in range(n_states):
-                                m = load_counts(counts, (pair * n_states + y) * n_lanes + first, policy)
-                                total = multiply_add(m, load(ahead, one + y * LANES), total)
-                                total_of_other = multiply_add(m, load(ahead, other + y * LANES), total_of_other)
-                        pi, rate = load(policy, pair * n_lanes + first), load(per_visit, pair * n_lanes + first)
-                        at = (i * pairs + pair) * n_lanes + first
-                        q = clip(multiply_add(rate, total, load(payoff, at)), none, spread(ceiling, i * n_layers + k))
-                        store(q, action_values, at)
-                        average = multiply_add(pi, q, average)
-                        if i + 1 < n_payoffs:
-                            at += pairs * n_lanes
-                            q = multiply_add(rate, total_of_other, load(payoff, at))
-                            q = clip(q, none, spread(ceiling, (i + 1) * n_layers + k))
-                            store(q, action_values, at)
-                            average_of_other = multiply_add(pi, q, average_of_other)
-                    store(average, here, one + x * LANES)
-                    if i + 1 < n_payoffs:
-                        store(average_of_other, here, other + x * LANES)
-            ahead, here = here, ahead
-        for i in range(n_payoffs):
-            store(load(ahead, i * n_states * LANES), values, i * n_lanes + first)
+    if payoff.shape[0] % 3 == 0:
+        _by_three_with_counts(counts, per_visit, policy, payoff, ceiling, action_values, values)
+    else:
+        _by_two_with_counts(counts, per_visit, policy, payoff, ceiling, action_values, values)

@@ -107,6 +107,16 @@ def zero(typingctx: Any, array: Any) -> Any:
 
 
 @intrinsic
+def add(typingctx: Any, x: Any, y: Any) -> Any:
+    """x + y."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.fadd(*args)
+
+    return x(x, y), codegen
+
+
+@intrinsic
 def multiply_add(typingctx: Any, x: Any, y: Any, z: Any) -> Any:
     """x y + z, rounded once where the CPU can."""
 
