@@ -45,7 +45,7 @@ class Hyperparameters(NamedTuple):
     dual_cap: Array  # kappa, the larger of the two multipliers, (L+1)/rho; with `patience` the first one
     transition_confidence: Array  # multiplies the logarithms in w
     payoff_confidence: Array  # multiplies the logarithm in beta
-    anytime: Array  # 1: eta falls as 1/sqrt(t) and logarithms use n(n+1) for T, so that nothing depends on T
+    anytime: Array  # 1: eta falls as 1/sqrt(t) and logarithms use t(t+1) for T, so that nothing depends on T
     adaptive_rate: Array  # 1: eta of a state falls with the ranges of Q seen there, not with the largest possible one
     patience: Array  # above 0: the cap doubles when optimistic violation persists, beyond patience L sqrt(episodes)
 

@@ -194,7 +194,7 @@ def advance_whole(
 
     def stretches(i: jax.Array, state: LoopState) -> LoopState:
         times = i * stretch + jnp.arange(stretch, dtype=jnp.int32)
-        return jax.lax.scan(in_few_functions(step), state, times, unroll=stretch == 1)[0]
+        return jax.lax.scan(in_few_functions(step) if single else step, state, times, unroll=stretch == 1)[0]
 
     begin, end = first // stretch, last // stretch
 

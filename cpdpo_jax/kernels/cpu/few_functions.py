@@ -8,23 +8,31 @@ as little as possible is handed from one function to the next.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.core
 import jax.extend
 import jax.extend.core
+import numpy as np
 
-from cpdpo_jax.kernels.cpu.single_function import one_function, takes_operation
+from cpdpo_jax.kernels.cpu.single_function import LARGEST_CONSTANT, one_function, takes_operation
 from cpdpo_jax.kernels.cpu.switch import cpu_acceleration_enabled
 
 
 @dataclass(eq=False)
 class _Value:
-    """What an operation reads or makes: `constant`, or known when the program runs."""
+    """What an operation reads or makes."""
 
-    constant: Any = None
-    place: int = 0  # of the function after which it is there
+    array: Any = None  # known from the beginning: an argument, or a constant
+    place: int = 0  # the first function that can read it
+
+    @property
+    def is_small_constant(self) -> bool:
+        """One that XLA may compute with: it stays inside of the functions."""
+        known = self.array is not None and not isinstance(self.array, jax.core.Tracer)
+        return known and self.array.nbytes <= LARGEST_CONSTANT
 
 
 @dataclass(eq=False)
@@ -34,7 +42,7 @@ class _Operation:
     makes: list[_Value]
     plain: bool
     place: int = 0  # plain: the function that it is in; foreign: the function that it follows
-    needed: bool = field(default=False)
+    needed: bool = False
 
 
 def in_few_functions(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -44,35 +52,33 @@ def in_few_functions(function: Callable[..., Any]) -> Callable[..., Any]:
         if not cpu_acceleration_enabled():
             return function(*arguments)
         leaves, structure = jax.tree.flatten(arguments)
-        traced, shape = jax.make_jaxpr(
-            lambda *given: function(*jax.tree.unflatten(structure, given)), return_shape=True
-        )(*leaves)
+        of_leaves = jax.make_jaxpr(lambda *given: function(*structure.unflatten(given)), return_shape=True)
+        traced, shape = of_leaves(*leaves)
         operations: list[_Operation] = []
-        results = _flat(
-            traced.jaxpr, [_Value(one) for one in traced.consts], given := [_Value() for _ in leaves], operations
-        )
+        results = _flat(traced.jaxpr, [_Value(one) for one in [*traced.consts, *leaves]], operations)
         kept = _placed(operations, results)
-        if not any(not operation.plain for operation in kept):
+        if all(operation.plain for operation in kept):
             return function(*arguments)
-        values = dict(zip(given, leaves, strict=True))
+        values = {read: read.array for operation in kept for read in operation.reads if read.array is not None}
+        values |= {result: result.array for result in results if result.array is not None}
         _evaluate(kept, results, values)
-        return jax.tree.unflatten(jax.tree.structure(shape), [_known(result, values) for result in results])
+        return jax.tree.structure(shape).unflatten([values[result] for result in results])
 
     return run
 
 
-def _flat(jaxpr: Any, consts: list[_Value], arguments: list[_Value], operations: list[_Operation]) -> list[_Value]:
+def _flat(jaxpr: Any, arguments: list[_Value], operations: list[_Operation]) -> list[_Value]:
     """The program's operations one after the other, functions with foreign calls inside taken apart."""
-    values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *arguments], strict=True))
+    values = dict(zip([*jaxpr.constvars, *jaxpr.invars], arguments, strict=True))
 
     def value(atom: Any) -> _Value:
-        return _Value(atom.val) if hasattr(atom, "val") else values[atom]
+        return _Value(np.asarray(atom.val)) if hasattr(atom, "val") else values[atom]
 
     for equation in jaxpr.eqns:
         reads, plain = [value(atom) for atom in equation.invars], takes_operation(equation)
         if equation.primitive.name == "jit" and not plain:
             inner = equation.params["jaxpr"]
-            makes = _flat(inner.jaxpr, [_Value(one) for one in inner.consts], reads, operations)
+            makes = _flat(inner.jaxpr, [*map(_Value, inner.consts), *reads], operations)
         else:
             makes = [_Value() for _ in equation.outvars]
             operations.append(_Operation(equation, reads, makes, plain))
@@ -102,10 +108,6 @@ def _placed(operations: list[_Operation], results: list[_Value]) -> list[_Operat
     return kept
 
 
-def _known(value: _Value, values: dict[_Value, Any]) -> Any:
-    return values.get(value, value.constant)
-
-
 def _evaluate(operations: list[_Operation], results: list[_Value], values: dict[_Value, Any]) -> None:
     """Function by function, and the foreign calls that follow each."""
     for place in range(1 + max(operation.place for operation in operations)):
@@ -124,28 +126,29 @@ def _used(operations: Iterable[_Operation], results: list[_Value]) -> set[_Value
 
 def _run_function(operations: list[_Operation], used: set[_Value], values: dict[_Value, Any]) -> None:
     made = {one for operation in operations for one in operation.makes}
-    reads = [one for one in dict.fromkeys(r for o in operations for r in o.reads) if one not in made and one in values]
+    outside = dict.fromkeys(one for operation in operations for one in operation.reads if one not in made)
+    constants = {one: one.array for one in outside if one.is_small_constant}
+    reads = [one for one in outside if one not in constants]
     gives = [one for operation in operations for one in operation.makes if one in used]
 
     def inside(given: list[Any]) -> list[Any]:
-        here = dict(zip(reads, given, strict=True))
+        here = constants | dict(zip(reads, given, strict=True))
         _run(operations, here)
         return [here[one] for one in gives]
 
-    answers = one_function(inside, [values[one] for one in reads])
-    values |= dict(zip(gives, answers, strict=True))
+    values |= dict(zip(gives, one_function(inside, [values[one] for one in reads]), strict=True))
 
 
 def _run(operations: list[_Operation], values: dict[_Value, Any]) -> None:
     for operation in operations:
-        answers = _function_of(operation.equation)(*(values.get(one, one.constant) for one in operation.reads))
+        answers = _function_of(operation.equation)(*(values[one] for one in operation.reads))
         values |= dict(zip(operation.makes, answers, strict=True))
 
 
 def _function_of(equation: Any) -> Callable[..., list[Any]]:
     """One operation as a function of all that it reads."""
     core = jax.extend.core
-    reads = [atom for atom in dict.fromkeys(a for a in equation.invars if not hasattr(a, "val"))]
+    reads = list(dict.fromkeys(atom for atom in equation.invars if not hasattr(atom, "val")))
     function = core.jaxpr_as_fun(core.ClosedJaxpr(core.Jaxpr((), reads, equation.outvars, [equation]), ()))
 
     def run(*given: Any) -> list[Any]:
