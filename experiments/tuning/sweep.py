@@ -7,7 +7,8 @@
 Budget, the same for every learner: 48 settings drawn log-uniformly from `RANGES` by one generator, each run on the same
 16 instances: random 5 x 5 x 3 CMDPs with 1 and with 2 constraints (keys 1000 and 1001, loose and tight), `hard` (share
 0.6: multipliers large beside (L+1)/rho) and `random_episode_wise`; T = 10^4 and 16 seeds. The best 6 of them are run
-again with T = 10^5, and the best of these is chosen. The learners that solve a linear program in every episode get the
+again with T = 10^5, beside the preset of before where there is one (the ranges are wide and the draws few: a rival must
+not lose by that), and the best of these is chosen. The learners that solve a linear program in every episode get the
 same settings and instances with T = 250 and 1 seed, and no second round; `ghosh`, made for one constraint and 26 times
 as dear, gets the 12 instances that have one and 4 seeds. `cpd_oppo` spends half of its settings on the fixed rate and
 half on the range-adaptive one. No cap is tried below 0.4 (L+1)/rho: the environments here have multipliers up to 0.43.
@@ -62,6 +63,12 @@ RANGES: dict[str, dict[str, tuple[float, float]]] = {  # factors on the theory's
     "optcmdp": CONFIDENCE,
     "optcmdp_bonus": CONFIDENCE,
 }
+BEFORE: dict[str, tuple[float, ...]] = {  # presets of an earlier search, in the order of `RANGES`
+    "cpd_oppo": (0.8, 0.6, 1e-4, 5e-5),  # range-adaptive
+    "optprimaldual": (110, 12, 0.26, 6e-8, 1.5e-4),
+    "uopt_rpgpd": (0.13, 5, 0.13, 1e-8, 1.2e-6),
+    "regularized_primal_dual": (60, 13, 0.54, 0.07, 5e-7, 4.5e-5),
+}
 ABSOLUTE = {"tightening", "frame_bonus"}  # the papers' exceed H at any T that one can run: numbers in their place
 ADAPTIVE = 0.1  # the range-adaptive rate is tried with this times the factors of the fixed one: ranges are smaller
 
@@ -85,7 +92,7 @@ def environments(learner: str = "") -> dict[str, dict[str, object]]:
 
 
 def drawn(learner: str) -> list[dict[str, float]]:
-    """The factors of each setting."""
+    """The factors of each setting; last, where there is one, the preset of before."""
     rng = np.random.default_rng(17)
     low, high = (np.log([bounds[i] for bounds in RANGES[learner].values()]) for i in (0, 1))
     points = np.exp(low + (high - low) * rng.random((SETTINGS, len(low))))
@@ -94,6 +101,10 @@ def drawn(learner: str) -> list[dict[str, float]]:
         for i, one in enumerate(settings):
             one["adaptive_rate"] = i % 2
             one["policy_rate"] *= ADAPTIVE if i % 2 else 1
+    if learner in BEFORE:
+        settings.append(dict(zip(RANGES[learner], BEFORE[learner], strict=True)))
+        if learner == "cpd_oppo":
+            settings[-1]["adaptive_rate"] = 1
     return settings
 
 
@@ -122,8 +133,9 @@ def cells(learner: str, number: int, which: list[int]) -> list[Cell]:
     factors = drawn(learner)
     settings = [setting(learner, factors[i], episodes) for i in which]
     options = {"episodes": episodes, "seeds": seeds, "settings": settings, "checkpoints": 4}
+    before = "-before" if which == [SETTINGS] else ""
     return [
-        Cell(f"{learner}-{kind}-{episodes}", learner, environment, options)
+        Cell(f"{learner}-{kind}-{episodes}{before}", learner, environment, options)
         for kind, environment in environments(learner).items()
     ]
 
@@ -164,14 +176,14 @@ def table(
 
 
 def search(learner: str, run: bool) -> None:
-    """Both rounds, and their tables."""
-    which = list(range(SETTINGS))
-    for number in range(len(rounds(learner))):
+    """Both rounds, then the preset of before, and their tables."""
+    which, last = list(range(SETTINGS)), len(rounds(learner)) - 1
+    for number in [*range(last + 1), *([last] if learner in BEFORE else [])]:
         if run:
             common.run(STORE, cells(learner, number, which))
         score, per_episode = scores(learner, number, which)
         print(table(learner, number, which, score, per_episode), flush=True)
-        which = [which[i] for i in np.argsort(score)[:FINALISTS]]
+        which = [which[i] for i in np.argsort(score)[:FINALISTS]] if number < last else [SETTINGS]
 
 
 def main() -> None:
