@@ -3,7 +3,8 @@
 - `<!-- learners -->`, `<!-- environments -->`, `<!-- options -->` in a page become lists made of the registries;
 - every `experiments/NAME/README.md` is a page, with its figures;
 - pages that others add to docs/ find their way into the navigation;
-- formulas become MathML, which browsers show without a script from elsewhere.
+- formulas become MathML, which browsers show without a script from elsewhere;
+- a page that would load anything from elsewhere ends the build.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import re
 from pathlib import Path
 
 import latex2mathml.converter
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,7 +38,9 @@ def on_config(config):
 
 
 def on_files(files: Files, *, config) -> Files:
-    """The experiments' pages and figures, the environments' pictures."""
+    """The experiments' pages and figures, the environments' pictures, the script that searches pages on a disk."""
+    shim = ROOT / "docs" / "site" / "iframe-worker.js"
+    files.append(File.generated(config, f"assets/{shim.name}", content=shim.read_text(encoding="utf-8")))
     for page in sorted(ROOT.glob("experiments/*/README.md")):
         name = page.parent.name
         text = page.read_text(encoding="utf-8")
@@ -76,7 +80,8 @@ def pictures():
 
 
 def on_page_markdown(markdown: str, *, page, config, files: Files) -> str:
-    """The lists."""
+    """The lists; a link to an experiment's README leads to its page."""
+    markdown = re.sub(r"\]\(\.\./experiments/(\w+)/README\.md\)", r"](experiments/\1.md)", markdown)
     for mark, make in (("learners", learners), ("environments", environments), ("options", options)):
         if f"<!-- {mark} -->" in markdown:
             markdown = markdown.replace(f"<!-- {mark} -->", make(files))
@@ -152,3 +157,12 @@ def on_page_content(content: str, *, page, config, files: Files) -> str:
         return latex2mathml.converter.convert(formula, display="block" if display else "inline")
 
     return re.sub(r'<(?:span|div) class="arithmatex">(.*?)</(?:span|div)>', convert, content, flags=re.DOTALL)
+
+
+def on_post_page(output: str, *, page, config) -> str:
+    """Everything that a page loads lies beside it."""
+    loaded = re.findall(r"<(?:script|img|iframe)[^>]*\ssrc=[\"']?((?:https?:)?//[^\"'\s>]+)", output)
+    loaded += re.findall(r"<link[^>]*\shref=[\"']?((?:https?:)?//[^\"'\s>]+)", output)
+    if loaded:
+        raise PluginError(f"{page.file.src_uri} loads {loaded[0]}: put the file into docs/site and load that")
+    return output
