@@ -277,12 +277,13 @@ def _list(asked: arguments.List) -> int:
         known = {"environments": list(envs.names()), "learners": learners.names(), "extra_knowledge": extra}
         print(json.dumps(known))
     else:
-        print("environments:\n  " + envs.help().replace("\n", "\n  "))
-        print("learners:")
-        for name in learners.names():
-            learner = learners.get(name)
-            extra = f" (extra knowledge: {learner.extra_knowledge})" if learner.extra_knowledge else ""
-            print(f"  {name:24}{listing.about(learner).partition(chr(10))[0]}{extra}")
+        first = {name: envs.help(name).partition("\n")[0].removeprefix(f"{name}: ") for name in envs.names()}
+        print("environments:\n" + listing.lines(first))
+        of = {name: learners.get(name) for name in learners.names()}
+        first = {name: listing.about(one).partition("\n")[0] for name, one in of.items()}
+        handed = {name: f" (is handed {one.extra_knowledge})" for name, one in of.items() if one.extra_knowledge}
+        print("learners:\n" + listing.lines({name: text + handed.get(name, "") for name, text in first.items()}))
+        print("More on each, and what can be set: cpdpo list NAME")
     return 0
 
 

@@ -35,11 +35,12 @@ try {
   for (const id of ["log", "bands"]) document.getElementById(id).click();
   said.push("linear " + (count() >= all));  // curves of zeros are drawn here
   for (const id of ["log", "bands"]) document.getElementById(id).click();
+  said.push("longest first " + (get("T").value === "90"));
   const before = document.getElementById("charts").innerHTML, table = document.getElementById("summary").textContent;
-  change("T", "90");
+  change("T", "30");
   said.push("selector " + (document.getElementById("charts").innerHTML !== before));
   said.push("table follows " + (document.getElementById("summary").textContent !== table));
-  said.push("title " + document.getElementById("table-title").textContent.includes("T = 90"));
+  said.push("title " + document.getElementById("table-title").textContent.includes("T = 30"));
   document.getElementById("all").click();
   said.push("all rows " + rows().length);
   const cells = () => rows().map((row) => parseFloat(row.querySelector('[data-name="strong regret"] b').textContent));
@@ -59,7 +60,7 @@ try {
   press("End");
   const last = tip.textContent;
   press("ArrowLeft");
-  said.push("keys " + (!tip.hidden && last.includes("episode 90") && tip.textContent !== last));
+  said.push("keys " + (!tip.hidden && last.includes("episode 30") && tip.textContent !== last));
   said.push("reachable " + (chart.tabIndex === 0));
   press("Escape");
   said.push("escape " + tip.hidden);
