@@ -60,9 +60,10 @@ def hyperparameters(learner: Any) -> list[dict[str, Any]]:
 
 def lines(entries: dict[str, str]) -> str:
     """A line for each name, as wide as the terminal; what does not fit goes on below."""
-    width, start = shutil.get_terminal_size((120, 24)).columns, max(map(len, entries)) + 4
+    start = max(map(len, entries)) + 4
+    width = max(shutil.get_terminal_size((120, 24)).columns, start + 30)
     return "\n".join(
-        textwrap.fill(text, max(width, start + 30), initial_indent=f"  {name:{start - 2}}", subsequent_indent=" " * start)
+        textwrap.fill(text, width, initial_indent=f"  {name:{start - 2}}", subsequent_indent=" " * start)
         for name, text in entries.items()
     )
 

@@ -1,4 +1,4 @@
-"""Words for people: what a misspelt name was probably meant to be."""
+"""Words for people: what a misspelt name was probably meant to be, and numbers in one style."""
 
 from __future__ import annotations
 
@@ -31,3 +31,13 @@ def did_you_mean(
         near += [one for one in known if name in one and one not in near]
         near = near[:with_parts]
     return f"did you mean {' or '.join(map(show, near))}?" if near else ""
+
+
+def number(value: float, digits: int = 4) -> str:
+    """One style for all numbers: some digits, thousands apart; powers of ten for what is very large or small."""
+    size = abs(value)
+    if size and (size >= 1e7 or size < 1e-3):
+        return f"{value:.{max(digits - 2, 1)}e}"
+    if size >= 10 ** (digits - 1):
+        return f"{round(value):,}"
+    return f"{value:.{digits}g}"

@@ -16,8 +16,8 @@ ABOUT = {  # the module's docstring says nothing of each
     "uniform": "Every allowed action equally often: the yardstick of a learner that learns nothing.\n\n"
     "It counts what it sees, so that rho can be estimated from it.",
     "lp_optimal": "The exact optimum, handed over: no regret and no violation, up to the noise of the arithmetic.",
-    "unconstrained_optimal": "The best policy that ignores the constraints, handed over: the most violation worth having."
-    "\n\nIts weak regret is negative, and its violation grows linearly.",
+    "unconstrained_optimal": "The best policy that ignores the constraints, handed over.\n\n"
+    "Its weak regret is negative, and its violation grows linearly.",
 }
 
 

@@ -124,8 +124,9 @@ def note(axis: Axes, found: dict[str, list[str]]) -> None:
     wide = int(axis.get_position().width * axis.get_figure(root=True).get_figwidth() * WRITTEN)  # pyright: ignore[reportOptionalMemberAccess]
     words = [textwrap.fill(f"{what}: {_some(names)}", max(24, wide)) for what, names in found.items() if names]
     if words:
-        text = axis.text(0.98, 0.02, "\n".join(words), transform=axis.transAxes, ha="right", va="bottom", fontsize=7,
-                         color="0.25", bbox={"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 1.5})  # fmt: skip
+        box = {"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 1.5}
+        text = axis.text(0.98, 0.02, "\n".join(words), transform=axis.transAxes, ha="right", va="bottom", bbox=box)
+        text.set(fontsize=7, color="0.25")
         text.set_in_layout(False)
 
 

@@ -7,6 +7,7 @@ import time
 from typing import Any, TextIO
 
 FIRST, EVERY = 10.0, 60.0  # seconds until a log has its first line, and between two
+KNOWN = 0.01  # the share after which the time left is told: before, most of it went into compiling
 
 
 class Lines:
@@ -35,9 +36,9 @@ class Lines:
             return
         self.due = now + EVERY
         spent, share = now - self.started, self.done / self.total
-        left = spent * (1 - share) / share
+        left = f", about {spent * (1 - share) / share:.0f} s left" if share >= KNOWN else ""
         where = f" ({self.label})" if self.label else ""
-        line = f"cpdpo: {share:.0%} of {self.total:.3g} episodes after {spent:.0f} s, about {left:.0f} s left{where}"
+        line = f"cpdpo: {share:.0%} of {self.total:.3g} episodes after {spent:.0f} s{left}{where}"
         print(line, file=self.out, flush=True)
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
+from cpdpo_jax.common.words import number
 from cpdpo_jax.results import units as unit
 from cpdpo_jax.results.netcdf import Plain
 from cpdpo_jax.results.result import METRICS, Result
@@ -188,13 +189,3 @@ def _cell(of: dict[str, float | None]) -> str:
     if mean is None:
         return "not finite"
     return number(mean) if low is None or high is None else f"{number(mean)} ± {number((high - low) / 2, 2)}"
-
-
-def number(value: float, digits: int = 4) -> str:
-    """One style for all numbers: some digits, thousands apart; powers of ten for what is very large or small."""
-    size = abs(value)
-    if size and (size >= 1e7 or size < 1e-3):
-        return f"{value:.{max(digits - 2, 1)}e}"
-    if size >= 10 ** (digits - 1):
-        return f"{round(value):,}"
-    return f"{value:.{digits}g}"

@@ -11,9 +11,10 @@ import pytest
 import cpdpo_jax as cp
 from cpdpo_jax import cli
 from cpdpo_jax.cli import commands, listing
+from cpdpo_jax.common.words import number
 from cpdpo_jax.simulation import progress
 from cpdpo_jax.sweeps import config
-from cpdpo_jax.sweeps.load import number, table_of
+from cpdpo_jax.sweeps.load import table_of
 
 
 def test_version(capsys):
