@@ -171,7 +171,9 @@ class Report(Common):
     out: Annotated[str, _flag("DIR")] = ""
     """where to (the first run directory)"""
     no_figures: Annotated[bool, _flag("")] = False
-    """only report.html"""
+    """no figures, only report.html"""
+    csv: Annotated[bool, _flag("")] = False
+    """also curves.csv: every seed at every checkpoint"""
     units: Annotated[Literal["source", "learner"], _flag("source|learner")] = "source"
     """of the CMDP's source, or the learner's, where rewards and costs lie in [0, 1]"""
     json: Annotated[bool, _flag("")] = False

@@ -227,11 +227,11 @@ def _report(asked: arguments.Report) -> int:
         raise ValueError("report needs a run directory; give the --out of a `cpdpo run`.")
     stores = [Store(path).require() for path in asked.directories]
     out = Path(asked.out) if asked.out else asked.directories[0]
-    written = report.write(stores, out, say=_say, units=asked.units, draw=not asked.no_figures)
+    written = report.write(stores, out, say=_say, units=asked.units, draw=not asked.no_figures, csv=asked.csv)
     if asked.json:
         print(json.dumps(written))
     else:
-        print(f"report: {written['report']}")
+        print(f"report: {written['report']}" + (f", table: {written['csv']}" if asked.csv else ""))
     return 0
 
 
