@@ -84,7 +84,8 @@ class Run(Common):
       settings      "tuned", "theory", { HYPERPARAMETER = value, list or "x2" }, a list of these, or a table by learner
       imports       files or modules of your own that register learners and environments
       block         seeds of a block, a multiple of 32
-      key, checkpoints, rho, delta, horizon, monitor, dtype: as the flags of these names
+      slurm         a table for --on slurm: jobs, partition, account, time, memory, ... (docs/clusters.md)
+      key, checkpoints, rho, delta, horizon, monitor, safety, dtype: as the flags of these names
     """
 
     file: Positional[Annotated[str, _flag("FILE.toml")]] = ""
@@ -254,3 +255,4 @@ Command = (
     | Annotated[List, subcommand("list")]
     | Annotated[Bench, subcommand("bench")]
 )
+COMMANDS = ("demo", "run", "resume", "status", "report", "solve", "list", "bench")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cpdpo_jax.cli import arguments, demo
+from cpdpo_jax.common.words import did_you_mean
 from cpdpo_jax.sweeps import config as configuration
 from cpdpo_jax.sweeps import imports, integrity
 from cpdpo_jax.sweeps.config import Config
@@ -83,7 +84,7 @@ def _whole(name: str, text: str) -> int:
     try:
         return int(float(text)) if float(text).is_integer() else int(text)
     except (ValueError, OverflowError):
-        raise ValueError(f"{name} = {text!r} is not a whole number.") from None
+        raise ValueError(f"{name} = {text!r} is not a whole number; write 1000, 10_000 or 1e5.") from None
 
 
 def _seeds(text: str) -> int | list[int]:
@@ -263,6 +264,10 @@ def _list(asked: arguments.List) -> int:
     from cpdpo_jax import learners
 
     if asked.name:
+        if asked.name not in learners.names():
+            known = [*envs.names(), *learners.names()]
+            hint = did_you_mean(asked.name, known) or "cpdpo list names them all."
+            raise ValueError(f"no learner and no environment is called {asked.name!r}; {hint}")
         learner = learners.get(asked.name)
         text, extra = listing.about(learner), learner.extra_knowledge
         if asked.json:

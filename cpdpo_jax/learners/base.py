@@ -166,6 +166,8 @@ _REGISTRY: dict[str, Learner] = {}
 
 def register(learner: Learner) -> Learner:
     """Make a learner known by its name to `simulate` and the command line; returns it."""
+    if not isinstance(learner, Learner):
+        raise ValueError(f"learner is a {type(learner).__name__}; give a Learner.")
     if learner.name in _REGISTRY and _REGISTRY[learner.name] is not learner:
         raise ValueError(f"a learner named {learner.name!r} is registered already; choose another name.")
     if learner.extra_knowledge not in (None, SAFE_POLICY):

@@ -154,6 +154,7 @@ def _environment(text: str) -> CMDP:
     """An environment as a batch; text: JSON of its table."""
     table = json.loads(text)
     parameters = {name: value for name, value in table.items() if name not in ("name", "sha256")}
+    inputs.no_learner(table["name"])
     try:
         return inputs.batch(envs.make(table["name"], **parameters))
     except TypeError as error:
