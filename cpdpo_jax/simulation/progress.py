@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+import warnings
 from typing import Any, TextIO
 
 FIRST, EVERY = 10.0, 60.0  # seconds until a log has its first line, and between two
@@ -46,6 +47,8 @@ def progress_bar(total: int, show: bool = True) -> Any:
     """A bar where stderr is a terminal, lines where it is not; neither if not `show`. Takes `update(n)`."""
     if show and not sys.stderr.isatty():
         return Lines(total, sys.stderr)
-    from tqdm.auto import tqdm
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # in a notebook without ipywidgets the bar is one of letters
+        from tqdm.auto import tqdm
 
     return tqdm(total=total, unit=" episodes", unit_scale=True, disable=not show, smoothing=0.1)
