@@ -62,10 +62,10 @@ class Demo(Common):
 
     out: Path = Path("runs/demo")
     """run directory"""
-    episodes: int = 50_000
-    """T"""
-    seeds: int = 64
-    """independent runs"""
+    episodes: Annotated[str, _flag("T")] = "50000"
+    """number of episodes (50000)"""
+    seeds: Annotated[str, _flag("N|LIST")] = "64"
+    """how many seeds, or which (64)"""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ def run(asked: Any) -> int:
 def _demo(asked: arguments.Demo) -> int:
     from cpdpo_jax.sweeps.load import in_units, load_runs, rows
 
-    config = configuration.build(demo.TABLE | {"episodes": asked.episodes, "seeds": asked.seeds})
+    size = {"episodes": _whole("episodes", asked.episodes), "seeds": _seeds(asked.seeds)}
+    config = configuration.build(demo.TABLE | size)
     _say("A CMDP on which averages deceive, and a random one: our own learner, CPD-PO and two rivals.")
     code = _execute(config, asked.out, arguments.Resume(asked.out))
     if code:

@@ -43,6 +43,7 @@ MISTAKES = {
         "has the key 'hparams', which is not known; did you mean settin",
     ),
     "list of nothing": (["list", "media-streaming"], "no learner and no environment is called 'media-streaming'; did "),
+    "T of the demo that is no number": (["demo", "--episodes", "abc"], "episodes = 'abc' is not a whole number"),
     "T with a comma": (run_with(episodes="1,000"), "episodes = '1,000' is not a whole number; write 1000"),
     "unknown learner": (run_with(learner="cpdop"), "did you mean 'cpdpo'"),
     "the same learner twice": (run_with(learner="uniform uniform"), "twice"),

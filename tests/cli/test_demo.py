@@ -26,7 +26,7 @@ def test_the_story_names_who_hides_most_and_who_is_first():
 
 
 def test_the_demo_runs_and_speaks(tmp_path, capsys):
-    assert cli.main(["demo", "--out", str(tmp_path / "demo"), "--episodes", "60", "--seeds", "2"]) == 0
+    assert cli.main(["demo", "--out", str(tmp_path / "demo"), "--episodes", "6e1", "--seeds", "2"]) == 0
     printed = capsys.readouterr().out
     for learner in demo.TABLE["learners"]:
         assert learner in printed
