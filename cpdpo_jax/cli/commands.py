@@ -151,14 +151,15 @@ def _where(asked: arguments.Where) -> Any:
 def _dry_run(config: Config, out: Path, as_json: bool) -> int:
     from cpdpo_jax.sweeps.provenance import rounding
     from cpdpo_jax.sweeps.runner import probe
-    from cpdpo_jax.sweeps.specification import expand
+    from cpdpo_jax.sweeps.specification import expand, kind
 
     rounding()  # is jax there, with a device?
     blocks = expand(config)
     store = Store(out)
     store.check(config, blocks)
     todo = {key: block for key, block in blocks.items() if not (store.exists and store.is_done(key))}
-    _say("measuring a fraction of a second of each kind of block ...")
+    kinds = len({kind(block) for block in todo.values()})
+    _say(f"compiling {kinds} kinds of blocks, some seconds each, which the run need not do again, and trying each ...")
     measured = probe(todo)
     if as_json:
         print(json.dumps({"directory": str(out), "blocks": len(blocks), "to_run": len(todo), **measured._asdict()}))
