@@ -149,7 +149,9 @@ def _function_of(equation: Any) -> Callable[..., list[Any]]:
     """One operation as a function of all that it reads."""
     core = jax.extend.core
     reads = list(dict.fromkeys(atom for atom in equation.invars if not hasattr(atom, "val")))
-    function = core.jaxpr_as_fun(core.ClosedJaxpr(core.Jaxpr((), reads, equation.outvars, [equation]), ()))
+    about = core.DebugInfo("one operation", equation.primitive.name, ("",) * len(reads), ("",) * len(equation.outvars))
+    program = core.Jaxpr((), reads, equation.outvars, [equation], debug_info=about)
+    function = core.jaxpr_as_fun(core.ClosedJaxpr(program, ()))
 
     def run(*given: Any) -> list[Any]:
         known = {atom: one for atom, one in zip(equation.invars, given, strict=True) if not hasattr(atom, "val")}
