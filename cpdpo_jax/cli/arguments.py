@@ -213,18 +213,18 @@ class List(Common):
 
 @dataclass(frozen=True)
 class Bench(Common):
-    """Speed: CPD-PO beside a hand-written anchor and naive programs, all learners, where the time goes.
+    """Speed: CPD-PO and CPD-OPPO beside hand-written anchors and naive programs, all learners, where the time goes.
 
     examples:
       cpdpo bench --quick
-      cpdpo bench --anchor anchor.cpp --sizes 5,5,3,2 8,8,4,2 --seeds 8 512
+      cpdpo bench --anchor cpdpo=a.cpp cpd_oppo=b.cpp --sizes 5,5,3,2 8,8,4,2 --seeds 8 512
       cpdpo bench --scaling
     """
 
-    anchor: Annotated[str, _flag("FILE.cpp")] = ""
-    """C++ program to compare with; needs a C++ compiler"""
+    anchor: Annotated[Many, _flag("LEARNER=FILE.cpp...")] = ()
+    """C++ programs to compare learners with (FILE.cpp alone: cpdpo); needs a C++ compiler"""
     sizes: Annotated[Many, _flag("L,S,A,M...")] = ()
-    """layers, states, actions and constraints (five sizes from 3,3,2,1 to 20,20,5,1)"""
+    """layers, states, actions and constraints (seven sizes from 3,3,2,1 to 20,20,5,1)"""
     seeds: Annotated[Many, _flag("N...")] = ()
     """numbers of seeds; up to 8 run on one core (8 64 512)"""
     part: Annotated[Many, _flag("NAME...")] = ()
@@ -232,7 +232,7 @@ class Bench(Common):
     target: Annotated[str, _flag("h100|a100")] = ""
     """part device: compile for this GPU (needs jax's CUDA plugin, no GPU); else a stand-in is counted"""
     learner: Annotated[Many, _flag("NAME...")] = ()
-    """part device with a target: of these learners (cpdpo cpd_oppo)"""
+    """parts speed, flame, and device with a target: of these learners (cpdpo cpd_oppo)"""
     scaling: Annotated[bool, _flag("")] = False
     """only throughput against seeds (1 to 4096) and cores"""
     memory: Annotated[bool, _flag("")] = False

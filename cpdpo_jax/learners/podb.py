@@ -119,7 +119,7 @@ def step(
     bonus = hyper.bonus_scale * exploration_bonus(policy, low, up, hyper.exploration)
     dilated = dilated_bonus_in_box(policy, bonus, primal.box, hyper.dilation)  # B_t
     to_go = jnp.flip(jnp.cumsum(jnp.flip(loss, 0), axis=0), 0)  # L_{t,h}, the loss from layer h on
-    visited = visited_pairs(trajectory, n_states, n_actions)
+    visited = visited_pairs(trajectory.state, trajectory.action, n_states, n_actions)
     q_hat = jnp.where(visited, to_go[:, None, None] / (policy * up[:, :, None] + hyper.exploration), 0)
     log_weights = primal.log_weights - hyper.learning_rate * (q_hat - dilated)
     primal = primal._replace(log_weights=base.recentred(log_weights, problem.action_mask))

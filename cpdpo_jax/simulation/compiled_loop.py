@@ -13,11 +13,12 @@ import jax
 import jax.numpy as jnp
 
 from cpdpo_jax.common.types import Array, Trajectory
+from cpdpo_jax.kernels.cpu.few_functions import in_few_functions
 from cpdpo_jax.kernels.cpu.single_function import single_cpu_function
 from cpdpo_jax.kernels.cpu.switch import cpu_acceleration_enabled
 from cpdpo_jax.kernels.loops import unrolled_reduce, unrolled_sum
 from cpdpo_jax.kernels.sums import compensated_add
-from cpdpo_jax.kernels.values import policy_value
+from cpdpo_jax.kernels.values import root_value
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.simulation import monitor
 from cpdpo_jax.simulation.programs import LearnerProgram
@@ -82,7 +83,7 @@ def play(
     """Episode t on the given uniforms [L,3+M,B]: play, evaluate exactly, update."""
     policy = learner.policy(lanes.problem, lanes.hyper, state)
     trajectory = rollout(lanes.model, policy, draws, noise)
-    values = policy_value(lanes.model.transition, policy, lanes.model.payoff)[:, 0, 0]
+    values = root_value(lanes.model.transition, policy, lanes.model.payoff)
     gaps = jnp.concatenate([lanes.optimum[None] - values[:1], values[1:] - lanes.problem.threshold])
     own = (update_key(lanes.keys, t),) if learner.randomness else ()
     state, info = learner.update(lanes.problem, lanes.hyper, state, policy, trajectory, *own)
@@ -193,7 +194,7 @@ def advance_whole(
 
     def stretches(i: jax.Array, state: LoopState) -> LoopState:
         times = i * stretch + jnp.arange(stretch, dtype=jnp.int32)
-        return jax.lax.scan(step, state, times, unroll=stretch == 1)[0]
+        return jax.lax.scan(in_few_functions(step) if single else step, state, times, unroll=stretch == 1)[0]
 
     begin, end = first // stretch, last // stretch
 

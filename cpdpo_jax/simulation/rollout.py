@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cpdpo_jax.common.types import CMDP, Trajectory
+from cpdpo_jax.kernels.cpu.choice import replaced_by
 from cpdpo_jax.kernels.lookup import at_index, at_pairs
 from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES, unrolled_sum
 from cpdpo_jax.kernels.target import for_accelerator
@@ -56,22 +57,26 @@ def rollout(model: Model, policy: jax.Array, uniforms: jax.Array, noise: str) ->
     Column 0 draws the action and column 1 the next state (the first whose cumulative probability exceeds the
     uniform), column 2 the reward and column 3+i cost i.
     """
-    n_states, n_actions = policy.shape[1:3]
-    until = [policy[:, :, 0]]
-    for a in range(1, n_actions):
-        until.append(until[-1] + policy[:, :, a])
-    until = jnp.where(model.last_action, 2, jnp.stack(until, axis=2))  # [L,S,A,B]
-    if for_accelerator() and n_states <= MAX_UNROLLED_STATES:
-        states, actions = _walk_all_at_once(model, until, uniforms)
-    else:
-        states, actions = _walk(model, until, uniforms)
-    mean = at_pairs(states, actions, model.payoff)  # [1+M,L,B]
+    by_hand = for_accelerator() and policy.shape[1] <= MAX_UNROLLED_STATES
+    go = _walk_all_at_once if by_hand else replaced_by("walk", _walk, policy.shape[1], policy.shape[3:], policy.dtype)
+    states, actions, mean = go(policy, model.last_action, model.arrival, model.payoff, uniforms)
     drawn = sample(mean, jnp.moveaxis(uniforms[:, 2:], 1, 0), model.concentration, noise)
     return Trajectory(state=states, action=actions, reward=drawn[0], cost=drawn[1:])
 
 
-def _walk(model: Model, until: jax.Array, uniforms: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """States and actions [L,B] int32, layer by layer; until [L,S,A,B] are the policy's cumulative probabilities."""
+def _until(policy: jax.Array, last_action: jax.Array) -> jax.Array:
+    """Cumulative probabilities of the actions, 2 from the last allowed one on: [L,S,A,B]."""
+    until = [policy[:, :, 0]]
+    for a in range(1, policy.shape[2]):
+        until.append(until[-1] + policy[:, :, a])
+    return jnp.where(last_action, 2, jnp.stack(until, axis=2))
+
+
+def _walk(
+    policy: jax.Array, last_action: jax.Array, arrivals: jax.Array, payoff: jax.Array, uniforms: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """States and actions [L,B] int32, layer by layer, and the mean payoffs there [1+M,L,B]."""
+    until = _until(policy, last_action)
     n_layers, n_states, n_actions, *_ = until.shape
     lanes = uniforms.shape[2:]
     states = jnp.zeros((n_layers, *lanes), jnp.int32)
@@ -81,34 +86,38 @@ def _walk(model: Model, until: jax.Array, uniforms: jax.Array) -> tuple[jax.Arra
         actions = actions.at[k].set(unrolled_sum(n_actions, lambda a, passed=passed: passed[a]))
         if k + 1 == n_layers:
             break
-        arrival = model.arrival[k]
+        arrival = arrivals[k]
         if n_states > MAX_UNROLLED_STATES:
             row = at_index(states[k] * n_actions + actions[k], arrival.reshape(-1, *arrival.shape[2:]))  # [S,B]
         else:
             row = at_index(actions[k], at_index(states[k], arrival))
         passed = (row <= uniforms[k, 1]).astype(jnp.int32)
         states = states.at[k + 1].set(unrolled_sum(n_states, lambda y, passed=passed: passed[y]))
-    return states, actions
+    return states, actions, at_pairs(states, actions, payoff)
 
 
-def _walk_all_at_once(model: Model, until: jax.Array, uniforms: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _walk_all_at_once(
+    policy: jax.Array, last_action: jax.Array, arrivals: jax.Array, payoff: jax.Array, uniforms: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     """`_walk` for an accelerator: where every state of every layer would lead, then the path through that.
 
     S times the draws, but two kernels where the walk takes two a layer; the same comparisons of the same numbers.
     """
+    until = _until(policy, last_action)
     n_layers, n_states, n_actions, *_ = until.shape
     passed = (until <= uniforms[:, 0, None, None]).astype(jnp.int32)
     action = unrolled_sum(n_actions, lambda a: passed[:, :, a])  # [L,S,B] the action that every state would draw
-    rows = jnp.broadcast_to(model.arrival[:, :, 0], (n_layers - 1, n_states, n_states, *action.shape[2:]))
+    rows = jnp.broadcast_to(arrivals[:, :, 0], (n_layers - 1, n_states, n_states, *action.shape[2:]))
     for a in range(1, n_actions):
-        rows = jnp.where((action[:-1] == a)[:, :, None], model.arrival[:, :, a], rows)
+        rows = jnp.where((action[:-1] == a)[:, :, None], arrivals[:, :, a], rows)
     passed = (rows <= uniforms[:-1, 1, None, None]).astype(jnp.int32)
     follows = unrolled_sum(n_states, lambda y: passed[:, :, y])  # [L-1,S,B] the state that every state would lead to
     states = [jnp.zeros(action.shape[2:], jnp.int32)]
     for k in range(n_layers - 1):
         states.append(at_index(states[-1], follows[k]))
     actions = [at_index(state, action[k]) for k, state in enumerate(states)]
-    return jnp.stack(states), jnp.stack(actions)
+    states, actions = jnp.stack(states), jnp.stack(actions)
+    return states, actions, at_pairs(states, actions, payoff)
 
 
 def sample(mean: jax.Array, uniform: jax.Array, concentration: jax.Array, noise: str) -> jax.Array:
