@@ -5,8 +5,10 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from cpdpo_jax.kernels import accelerator
 from cpdpo_jax.kernels.loops import layer, scan_layers_backwards, unrolled_sum, with_layer
 from cpdpo_jax.kernels.shapes import batch_shape
+from cpdpo_jax.kernels.target import unrolls_states
 
 
 @jax.jit
@@ -22,6 +24,8 @@ def policy_value(transition: jax.Array, policy: jax.Array, payoff: jax.Array) ->
         policy=(policy, (n_layers, n_states, n_actions)),
         payoff=(payoff, (None, n_layers, n_states, n_actions)),
     )
+    if unrolls_states(n_states):
+        return accelerator.values(transition, policy, payoff, batch)
     values = jnp.zeros((n_layers, payoff.shape[0], n_states, *batch), jnp.result_type(transition, policy, payoff))
 
     def step(k: jax.Array, values: jax.Array) -> jax.Array:

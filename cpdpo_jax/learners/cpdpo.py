@@ -18,7 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from cpdpo_jax.common.types import Array, Trajectory
-from cpdpo_jax.kernels import at_pairs, dual_max, hoeffding_width, lagrangian_loss, policy_value
+from cpdpo_jax.kernels import at_pairs, dual_max, for_accelerator, hoeffding_width, lagrangian_loss, policy_value
+from cpdpo_jax.kernels.accelerator import together
 from cpdpo_jax.learners import base, cpdpo_analysis, podb
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.estimates import Estimates, empty, observe
@@ -117,6 +118,8 @@ def update_with(
     # Line 6: build the estimators, episode t included
     estimates = observe(state.estimates, trajectory)
     known = estimates_of(hyper, state.estimates, estimates)
+    if for_accelerator():  # both out of one kernel: the counts of before would be copied for later readers
+        estimates, known = together((estimates, known))
     visits = jnp.maximum(known.visits, 1).astype(policy.dtype)
     per_visit = 1 / visits
     transition = (

@@ -23,7 +23,9 @@ from cpdpo_jax.kernels import (
     for_accelerator,
     make_box,
     occupancy_bounds_in_box,
+    unrolled_reduce,
 )
+from cpdpo_jax.kernels.accelerator import together
 from cpdpo_jax.learners import base
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.estimates import Estimates, empty, observe, visited_pairs
@@ -122,7 +124,11 @@ def step(
     visited = visited_pairs(trajectory, n_states, n_actions)
     q_hat = jnp.where(visited, to_go[:, None, None] / (policy * up[:, :, None] + hyper.exploration), 0)
     log_weights = primal.log_weights - hyper.learning_rate * (q_hat - dilated)
-    primal = primal._replace(log_weights=base.recentred(log_weights, problem.action_mask))
+    log_weights = base.recentred(log_weights, problem.action_mask)
+    box = primal.box
+    if for_accelerator():  # the set is written in place when nobody reads the old one any more
+        log_weights, box = together((log_weights, box))
+    primal = primal._replace(log_weights=log_weights, box=box)
     return _next_epoch(problem, hyper, primal, estimates, trajectory)
 
 
@@ -131,9 +137,7 @@ def _next_epoch(problem: Problem, hyper: Any, primal: Primal, estimates: Estimat
     now = at_pairs(trajectory.state, trajectory.action, estimates.visits)
     before = at_pairs(trajectory.state, trajectory.action, primal.visits_at_epoch)
     doubled = now >= jnp.maximum(1, 2 * before)  # [L,B]
-    fresh = doubled[0]
-    for k in range(1, doubled.shape[0]):
-        fresh = fresh | doubled[k]
+    fresh = unrolled_reduce(len(doubled), doubled.__getitem__, jnp.logical_or)
 
     def renew(primal: Primal) -> Primal:
         log_term = hyper.transition_confidence * log_pairs(problem)

@@ -131,10 +131,10 @@ def test_join_is_the_inverse_of_split_by_hand():
     rows = np.arange(5.0)
     curves = BlockCurves(*(rows[None] for _ in BlockCurves._fields[:-1]), done=np.array(7))
     whole = Snapshot(7, rows, curves, [np.stack([rows, 10 * rows]), np.array(3)])
-    one, two = split(whole, (2, 2), 5)
+    one, two = split(whole, (2, 2), 5, 5)
     assert one.believed.tolist() == [0, 1, 1, 1, 1]  # its last lane is repeated
     assert two.state[0].tolist() == [[2, 3, 3, 3, 3], [20, 30, 30, 30, 30]]
     assert (two.episode, int(two.state[1]), int(two.curves.done)) == (7, 3, 7)
-    again = join([one, two], (2, 2), 5)
+    again = join([one, two], (2, 2), 5, 5)
     assert again.believed.tolist() == [0, 1, 2, 3, 3]
     assert again.curves.strong.tolist() == [[0, 1, 2, 3, 3]]

@@ -1,0 +1,117 @@
+"""Forms of the recursions for an accelerator, where a kernel's launch costs more than what it computes.
+
+The same formulas as beside the paper, cut otherwise: few kernels, each with as many threads as states, targets and
+lanes give. `together` says what is made before anything reads it; between two of them XLA fuses. Sums and maxima are
+reductions (a loop inside a thread), and little is sliced: every slice that several kernels read is a kernel more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from cpdpo_jax.kernels.extreme import Box
+from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES, unrolled_sum
+from cpdpo_jax.kernels.shapes import per_lane
+
+MAX_TERMS_OF_ONE_KERNEL = 256  # products of a value function that are written out in one kernel
+
+
+def together(tree: Any) -> Any:
+    """These arrays as they are, but made and stored before anything else reads them."""
+    return jax.lax.optimization_barrier(tree)
+
+
+def values(transition: jax.Array, policy: jax.Array, payoff: jax.Array, batch: tuple[int, ...]) -> jax.Array:
+    """`policy_value`, [K,L,S,*B]: V_k(x) = R_k(x) + sum_y M_k(x,y) V_{k+1}(y) with the policy averaged out first.
+
+    One kernel makes M and R, then a thread for each payoff and lane goes through as many layers as fit one kernel:
+    every state's value is an array [K,*B] of its own there, so that all of them are made at one index.
+    """
+    n_layers, n_states, _ = policy.shape[:3]
+    none = [(0, 0)] * (transition.ndim - 1)
+    ahead = jnp.pad(transition, [(0, 1), *none])  # nothing lies ahead of the last layer
+    tables = [jnp.broadcast_to(table, (*table.shape[:4], *batch)) for table in (ahead, jnp.moveaxis(payoff, 0, 3))]
+    averaged = together((policy[:, :, :, None] * jnp.concatenate(tables, axis=3)).sum(axis=2))  # [L,S,S+K,*B]
+    step, reward = averaged[:, :, :n_states], jnp.moveaxis(averaged[:, :, n_states:], 2, 0)
+    per_kernel = max(1, MAX_TERMS_OF_ONE_KERNEL // n_states**2)
+    layers = [[reward[:, -1, x] for x in range(n_states)]]
+    for k in reversed(range(n_layers - 1)):
+        after = layers[-1]
+        if len(layers) % per_kernel == 0:
+            whole = together(jnp.stack(after))
+            after = [whole[y] for y in range(n_states)]
+        layers.append(
+            [reward[:, k, x] + unrolled_sum(n_states, lambda y, k=k, x=x, after=after: step[k, x, y] * after[y])
+             for x in range(n_states)]
+        )
+    return jnp.stack([jnp.stack(here, axis=1) for here in layers[::-1]], axis=1)
+
+
+def largest_expectation_unrolled(box: Box, f: jax.Array, axis: int) -> jax.Array:
+    """`largest_expectation`, the breakpoints written out: for f of few threads, whose slices are fused."""
+    front = (slice(None),) * axis
+    best = None
+    for i in range(f.shape[axis]):
+        f_i = f[*front, i : i + 1]
+        if f.shape[axis] <= MAX_UNROLLED_STATES:
+            here = box.excess * f_i[*front, 0] + (box.spread * jnp.maximum(f, f_i)).sum(axis=axis)
+        else:
+            here = box.slack * f_i[*front, 0] + (box.spread * jnp.maximum(f - f_i, 0)).sum(axis=axis)
+        best = here if best is None else jnp.minimum(best, here)
+    return (box.lower * f).sum(axis=axis) + best
+
+
+def largest_expectation(box: Box, f: jax.Array, axis: int) -> jax.Array:
+    """max p.f of every pair by breakpoints (see `extreme`), the next state on `axis` of lower, spread and f."""
+    f_i, f_j, spread = jnp.expand_dims(f, axis + 1), jnp.expand_dims(f, axis), jnp.expand_dims(box.spread, axis)
+    if f.shape[axis] <= MAX_UNROLLED_STATES:  # products first: a maximum of f alone would be a kernel of its own
+        beyond = jnp.maximum(spread * f_j, spread * f_i).sum(axis=axis + 1)
+        at_breakpoint = jnp.expand_dims(box.excess, axis) * f + beyond
+    else:
+        beyond = jnp.maximum(spread * f_j - spread * f_i, 0).sum(axis=axis + 1)
+        at_breakpoint = jnp.expand_dims(box.slack, axis) * f + beyond
+    return (box.lower * f).sum(axis=axis) + at_breakpoint.min(axis=axis)
+
+
+def reach_bounds(policy: jax.Array, box: Box, batch: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
+    """The lower and upper reach probabilities of layers 1..L-1, [L-1,S,*B] each: both in one recursion.
+
+    min p.f = -max p.(-f), so that the lower bound is the upper one of targets with a minus: an axis of two signs.
+    """
+    n_layers, n_states, _ = policy.shape[:3]
+    sign = jnp.asarray([1, -1], policy.dtype).reshape(2, 1, *(1,) * len(batch))
+    reached = None  # [S of layer k, 2, targets, *B]
+    for k in reversed(range(n_layers - 1)):
+        pi, rows = policy[k][:, :, None, None], Box(*(part[k] for part in box))
+        slack, excess = rows.slack[:, :, None, None], rows.excess[:, :, None, None]
+        lower, spread = rows.lower[:, :, None], rows.spread[:, :, None]  # [S,A,1,S',*B]
+        single = lower + jnp.where(sign > 0, jnp.minimum(spread, slack), jnp.maximum(excess + spread, 0))
+        nearest = (pi * (sign * single)).sum(axis=1)  # the nearest layer's targets: [S,2,S',*B]
+        if reached is None:
+            reached = together(nearest)
+            continue
+        wide = Box(rows.lower[:, :, :, None, None], rows.spread[:, :, :, None, None], slack, excess)
+        moved = (pi * largest_expectation(wide, reached[None, None], axis=2)).sum(axis=1)
+        here = jnp.concatenate([nearest, moved], axis=2)
+        reached = together(here if k > 0 else here[:1])  # layer 0 has one state
+    assert reached is not None
+    low, up = -reached[0, 1], reached[0, 0]
+    shape = (n_layers - 1, n_states, *batch)
+    return low.reshape(shape), up.reshape(shape)
+
+
+def dilated_recursion(policy: jax.Array, bonus: jax.Array, box: Box, dilation: jax.Array) -> jax.Array:
+    """`dilated_bonus_in_box`: a kernel a layer for the average over actions, then all pairs of all layers at once."""
+    n_layers = policy.shape[0]
+    aheads = [bonus[-1]]  # sum_a pi(a|x) B(x,a) of layers L-1, ..., 1
+    for k in reversed(range(1, n_layers - 1)):
+        best = largest_expectation_unrolled(Box(*(part[k] for part in box)), aheads[-1][None, None], axis=2)
+        here = bonus[k][:, None] + per_lane(dilation, best.ndim) * best
+        aheads.append(together((policy[k] * here).sum(axis=1)))
+    ahead = jnp.stack(aheads[::-1])  # [L-1,S,*B]
+    best = largest_expectation(box, ahead[:, None, None], axis=3)
+    best = jnp.pad(best, [(0, 1), *[(0, 0)] * (best.ndim - 1)])  # B = b in the last layer
+    return bonus[:, :, None] + per_lane(dilation, best.ndim) * best
