@@ -147,6 +147,7 @@ def _where(asked: arguments.Where) -> Any:
 
 
 def _dry_run(config: Config, out: Path, as_json: bool) -> int:
+    from cpdpo_jax.sweeps.packing import lanes_in_words
     from cpdpo_jax.sweeps.provenance import rounding
     from cpdpo_jax.sweeps.runner import probe
     from cpdpo_jax.sweeps.specification import expand
@@ -157,10 +158,13 @@ def _dry_run(config: Config, out: Path, as_json: bool) -> int:
     store.check(config, blocks)
     todo = {key: block for key, block in blocks.items() if not (store.exists and store.is_done(key))}
     _say("measuring a fraction of a second of each kind of block ...")
-    measured = probe(todo)
+    measured, lanes = probe(todo), lanes_in_words(todo)
     if as_json:
-        print(json.dumps({"directory": str(out), "blocks": len(blocks), "to_run": len(todo), **measured._asdict()}))
+        counts = {"directory": str(out), "blocks": len(blocks), "to_run": len(todo), "lanes": lanes}
+        print(json.dumps(counts | measured._asdict()))
         return 0
+    for line in lanes:
+        print(f"  {line}")
     for name, value in measured.microseconds.items():
         print(f"  {name}: {value:.2f} microseconds per seed and episode on one core")
     print(

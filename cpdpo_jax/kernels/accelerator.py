@@ -44,22 +44,22 @@ def values(transition: jax.Array, policy: jax.Array, payoff: jax.Array, batch: t
             whole = together(jnp.stack(after))
             after = [whole[y] for y in range(n_states)]
         layers.append(
-            [reward[:, k, x] + unrolled_sum(n_states, lambda y, k=k, x=x, after=after: step[k, x, y] * after[y])
+            [reward[:, k, x] + unrolled_sum(n_states, lambda y, k=k, x=x, after=after: step[k, x, y][None] * after[y])
              for x in range(n_states)]
         )
     return jnp.stack([jnp.stack(here, axis=1) for here in layers[::-1]], axis=1)
 
 
 def largest_expectation_unrolled(box: Box, f: jax.Array, axis: int) -> jax.Array:
-    """`largest_expectation`, the breakpoints written out: for f of few threads, whose slices are fused."""
+    """`largest_expectation`, the breakpoints written out: the better form where f has no targets."""
     front = (slice(None),) * axis
     best = None
     for i in range(f.shape[axis]):
         f_i = f[*front, i : i + 1]
         if f.shape[axis] <= MAX_UNROLLED_STATES:
-            here = box.excess * f_i[*front, 0] + (box.spread * jnp.maximum(f, f_i)).sum(axis=axis)
+            here = box.excess * f_i[*front, 0] + jnp.maximum(box.spread * f, box.spread * f_i).sum(axis=axis)
         else:
-            here = box.slack * f_i[*front, 0] + (box.spread * jnp.maximum(f - f_i, 0)).sum(axis=axis)
+            here = box.slack * f_i[*front, 0] + jnp.maximum(box.spread * f - box.spread * f_i, 0).sum(axis=axis)
         best = here if best is None else jnp.minimum(best, here)
     return (box.lower * f).sum(axis=axis) + best
 
@@ -82,22 +82,17 @@ def reach_bounds(policy: jax.Array, box: Box, batch: tuple[int, ...]) -> tuple[j
     min p.f = -max p.(-f), so that the lower bound is the upper one of targets with a minus: an axis of two signs.
     """
     n_layers, n_states, _ = policy.shape[:3]
-    sign = jnp.asarray([1, -1], policy.dtype).reshape(2, 1, *(1,) * len(batch))
-    reached = None  # [S of layer k, 2, targets, *B]
-    for k in reversed(range(n_layers - 1)):
-        pi, rows = policy[k][:, :, None, None], Box(*(part[k] for part in box))
-        slack, excess = rows.slack[:, :, None, None], rows.excess[:, :, None, None]
-        lower, spread = rows.lower[:, :, None], rows.spread[:, :, None]  # [S,A,1,S',*B]
-        single = lower + jnp.where(sign > 0, jnp.minimum(spread, slack), jnp.maximum(excess + spread, 0))
-        nearest = (pi * (sign * single)).sum(axis=1)  # the nearest layer's targets: [S,2,S',*B]
-        if reached is None:
-            reached = together(nearest)
-            continue
-        wide = Box(rows.lower[:, :, :, None, None], rows.spread[:, :, :, None, None], slack, excess)
-        moved = (pi * largest_expectation(wide, reached[None, None], axis=2)).sum(axis=1)
-        here = jnp.concatenate([nearest, moved], axis=2)
+    sign = jnp.asarray([1, -1], policy.dtype).reshape(1, 1, 1, 2, 1, *(1,) * len(batch))
+    pi, slack, excess = (part[:, :, :, None, None] for part in (policy[:-1], box.slack, box.excess))
+    lower, spread = box.lower[:, :, :, None], box.spread[:, :, :, None]  # [L-1,S,A,1,S',*B]
+    single = lower + jnp.where(sign > 0, jnp.minimum(spread, slack), jnp.maximum(excess + spread, 0))
+    nearest = together((pi * (sign * single)).sum(axis=2))  # of every layer the targets one step ahead: [L-1,S,2,S',*B]
+    reached = nearest[-1]  # [S of layer k, 2, targets, *B]
+    for k in reversed(range(n_layers - 2)):
+        wide = Box(box.lower[k][:, :, :, None, None], box.spread[k][:, :, :, None, None], slack[k], excess[k])
+        moved = (pi[k] * largest_expectation(wide, reached[None, None], axis=2)).sum(axis=1)
+        here = jnp.concatenate([nearest[k], moved], axis=2)
         reached = together(here if k > 0 else here[:1])  # layer 0 has one state
-    assert reached is not None
     low, up = -reached[0, 1], reached[0, 0]
     shape = (n_layers - 1, n_states, *batch)
     return low.reshape(shape), up.reshape(shape)
@@ -106,6 +101,7 @@ def reach_bounds(policy: jax.Array, box: Box, batch: tuple[int, ...]) -> tuple[j
 def dilated_recursion(policy: jax.Array, bonus: jax.Array, box: Box, dilation: jax.Array) -> jax.Array:
     """`dilated_bonus_in_box`: a kernel a layer for the average over actions, then all pairs of all layers at once."""
     n_layers = policy.shape[0]
+    box = together(box)  # slices of its own: those that two recursions share would be kernels
     aheads = [bonus[-1]]  # sum_a pi(a|x) B(x,a) of layers L-1, ..., 1
     for k in reversed(range(1, n_layers - 1)):
         best = largest_expectation_unrolled(Box(*(part[k] for part in box)), aheads[-1][None, None], axis=2)
@@ -115,3 +111,30 @@ def dilated_recursion(policy: jax.Array, bonus: jax.Array, box: Box, dilation: j
     best = largest_expectation(box, ahead[:, None, None], axis=3)
     best = jnp.pad(best, [(0, 1), *[(0, 0)] * (best.ndim - 1)])  # B = b in the last layer
     return bonus[:, :, None] + per_lane(dilation, best.ndim) * best
+
+
+def truncated_values(
+    counts: jax.Array, visits: jax.Array, policy: jax.Array, payoff: jax.Array, ceiling: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """`learners.optimistic.truncated_evaluation`: a kernel a layer for the values, then all action values at once."""
+    n_layers = policy.shape[0]
+    aheads: list[jax.Array] = []  # V of layers L-1, ..., 1
+
+    def average(k: int, q: jax.Array) -> jax.Array:
+        return (policy[k][None] * jnp.clip(q, 0, ceiling[:, k, None, None])).sum(axis=2)
+
+    def one_step(k: int) -> jax.Array:
+        if k + 1 == n_layers:
+            return payoff[:, k]
+        total = (counts[k].astype(payoff.dtype)[None] * aheads[-1][:, None, None]).sum(axis=3)  # [K,S,A,*B]
+        return payoff[:, k] + (1 / visits[k])[None] * total
+
+    for k in reversed(range(1, n_layers)):
+        aheads.append(together(average(k, one_step(k))))
+    values = average(0, one_step(0))[:, 0]
+    if not aheads:
+        return jnp.clip(payoff, 0, ceiling[:, :, None, None]), values
+    ahead = jnp.stack(aheads[::-1], axis=1)[:, :, None, None]  # [K,L-1,1,1,S,*B]
+    total = (counts.astype(payoff.dtype)[None] * ahead).sum(axis=4)
+    total = jnp.pad((1 / visits[:-1])[None] * total, [(0, 0), (0, 1), *[(0, 0)] * (total.ndim - 2)])
+    return jnp.clip(payoff + total, 0, ceiling[:, :, None, None]), values

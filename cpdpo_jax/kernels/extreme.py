@@ -18,7 +18,6 @@ import jax.numpy as jnp
 
 from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES, rolling_reduce, unrolled_reduce, unrolled_sum
 from cpdpo_jax.kernels.shapes import batch_shape
-from cpdpo_jax.kernels.target import for_accelerator
 
 
 class Box(NamedTuple):
@@ -35,8 +34,6 @@ def make_box(lower: jax.Array, upper: jax.Array, axis: int = 3) -> Box:
     leading = (slice(None),) * axis
 
     def rest(array: jax.Array) -> jax.Array:
-        if for_accelerator():
-            return 1 - array.sum(axis=axis)
         return 1 - unrolled_sum(array.shape[axis], lambda j: array[*leading, j])
 
     return Box(lower=lower, spread=upper - lower, slack=rest(lower), excess=rest(upper))

@@ -23,6 +23,8 @@ import numpy as np
 
 from cpdpo_jax.common.types import Trajectory
 from cpdpo_jax.kernels import batch_shape, layer, scan_layers_backwards, unrolled_sum, with_layer
+from cpdpo_jax.kernels import accelerator
+from cpdpo_jax.kernels.target import unrolls_states
 from cpdpo_jax.learners.base import Info, Problem
 from cpdpo_jax.learners.estimates import Estimates, empty, observe, visited_pairs
 
@@ -137,6 +139,8 @@ def truncated_evaluation(
         payoff=(payoff, (None, *pairs)),
         ceiling=(ceiling, (payoff.shape[0], n_layers)),
     )
+    if unrolls_states(n_states):
+        return accelerator.truncated_values(counts, visits, policy, payoff, ceiling)
     per_visit = 1 / visits
     action_values = jnp.zeros((*payoff.shape[:4], *batch), payoff.dtype)
     values = jnp.zeros((n_layers, payoff.shape[0], n_states, *batch), payoff.dtype)

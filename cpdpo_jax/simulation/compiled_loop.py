@@ -162,6 +162,14 @@ def episode(learner: Learner, noise: str, lanes: LaneInputs, state: LoopState, t
     return LoopState(after, sums, carry, played.gaps, info, first_bad, checked, watch)
 
 
+def episode_of(
+    learner: Learner, noise: str, lanes: LaneInputs, like: LoopState
+) -> Callable[[LoopState, jax.Array], LoopState]:
+    """`episode` as a function of state and t; for an accelerator, what never changes is computed before the loop."""
+    one = partial(episode, learner, noise)
+    return hoisted(one, lanes, like, jnp.int32(0)) if for_accelerator() else partial(one, lanes)
+
+
 def check_played(before: Played, policy: jax.Array, mask: jax.Array, t: jax.Array) -> Played:
     """Take episode t's policy into account; policy and mask [L,S,A,B]. One that is not finite is `first_bad`'s."""
     n_actions = policy.shape[2]
@@ -220,19 +228,16 @@ def advance_whole(
     length is the same program); an accelerator wants many, because its host waits at every turn of the outer loop.
     """
 
-    one = partial(episode, learner, noise)
-    one = hoisted(one, lanes, state, jnp.int32(0)) if for_accelerator() else partial(one, lanes)
+    one = episode_of(learner, noise, lanes, state)
 
     def step(state: LoopState, t: jax.Array) -> tuple[LoopState, None]:
         return one(state, t), None
 
     def stretches(i: jax.Array, state: LoopState) -> LoopState:
-        times = i + jnp.arange(stretch, dtype=jnp.int32) if stretch == 1 else (
-            first + i * stretch + jnp.arange(stretch, dtype=jnp.int32)
-        )
+        times = offset + i * stretch + jnp.arange(stretch, dtype=jnp.int32)
         return jax.lax.scan(step, state, times, unroll=stretch == 1)[0]
 
-    begin, end = (first, last) if stretch == 1 else (0, (last - first) // stretch)
+    begin, end, offset = (first, last, 0) if stretch == 1 else (0, (last - first) // stretch, first)
 
     def loop(state: LoopState) -> LoopState:
         return jax.lax.fori_loop(begin, end, stretches, state)

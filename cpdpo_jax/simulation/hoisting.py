@@ -33,7 +33,8 @@ def hoisted(step: Callable[..., Any], fixed: Any, *varying: Any) -> Callable[...
         made = equation.primitive.bind(*inputs, **equation.params)
         known |= dict(zip(equation.outvars, made if equation.primitive.multiple_results else [made], strict=True))
 
-    body = jaxpr.replace(constvars=list(known), invars=jaxpr.invars[len(leaves) :], eqns=rest, debug_info=None)
+    unnamed = jaxpr.debug_info.with_unknown_names()
+    body = jaxpr.replace(constvars=list(known), invars=jaxpr.invars[len(leaves) :], eqns=rest, debug_info=unnamed)
     call = jax.extend.core.jaxpr_as_fun(jax.extend.core.ClosedJaxpr(body, list(known.values())))
     structure = jax.tree.structure(shape)
     return lambda *varying: jax.tree.unflatten(structure, call(*jax.tree.leaves(varying)))

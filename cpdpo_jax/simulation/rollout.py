@@ -94,8 +94,7 @@ def _walk_in_one_kernel(model: Model, policy: jax.Array, uniforms: jax.Array) ->
 
     The same comparisons of the same numbers.
     """
-    n_layers, n_states, n_actions, *_ = policy.shape
-    lanes = uniforms.shape[2:]
+    n_layers, n_states, n_actions, *lanes = policy.shape
     states, actions = [jnp.zeros(lanes, jnp.int32)], []
 
     def passed(bound: jax.Array, draw: jax.Array) -> jax.Array:
@@ -108,11 +107,10 @@ def _walk_in_one_kernel(model: Model, policy: jax.Array, uniforms: jax.Array) ->
         until = [sum(probability[1 : a + 1], start=probability[0]) for a in range(n_actions)]
         until = [jnp.where(is_last[a], 2, until[a]) for a in range(n_actions)]
         actions.append(sum(passed(bound, uniforms[k, 0]) for bound in until))
-        if k + 1 == n_layers:
-            break
-        at_pair = [at & (actions[-1] == a) for at in at_state for a in range(n_actions)]
-        table = model.arrival[k].reshape(-1, *model.arrival.shape[3:])  # [S A,S',B]
-        states.append(sum(passed(selected(at_pair, table[:, y]), uniforms[k, 1]) for y in range(n_states)))
+        if k + 1 < n_layers:
+            at_pair = [at & (actions[-1] == a) for at in at_state for a in range(n_actions)]
+            table = model.arrival[k].reshape(-1, *model.arrival.shape[3:])  # [S A,S',B]
+            states.append(sum(passed(selected(at_pair, table[:, y]), uniforms[k, 1]) for y in range(n_states)))
     both = together(jnp.stack(states + actions))
     return both[:n_layers], both[n_layers:]
 

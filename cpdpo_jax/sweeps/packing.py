@@ -14,11 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cpdpo_jax.kernels.target import for_accelerator
+from cpdpo_jax.kernels.target import for_accelerator, target_platform
 from cpdpo_jax.simulation.blocks import Snapshot
 from cpdpo_jax.simulation.curves import BlockCurves
+from cpdpo_jax.simulation.lanes import lanes_that_fit_in_words
 from cpdpo_jax.simulation.options import OPTION_NAMES
-from cpdpo_jax.sweeps.specification import BlockSpec, has_instances, launch_width, on_host
+from cpdpo_jax.sweeps.config import show_environment
+from cpdpo_jax.sweeps.specification import BlockSpec, has_instances, launch_width, on_host, shape_of
 
 
 class Pack(NamedTuple):
@@ -42,6 +44,21 @@ class Pack(NamedTuple):
         """For people."""
         block = next(iter(self.blocks.values()))
         return f"{block['learner']} on {block['environment']['name']}"
+
+
+def lanes_in_words(blocks: dict[str, BlockSpec]) -> list[str]:
+    """How many lanes a launch has for every learner and environment of a run, and why."""
+    told = {}
+    for block in blocks.values():
+        width, name = launch_width(block), f"{block['learner']} on {show_environment(block['environment'])}"
+        if on_host(block):
+            why = "one after the other, on the host"
+        elif for_accelerator():
+            why = f"packs of blocks; {lanes_that_fit_in_words(shape_of(block), target_platform())}"
+        else:
+            why = f"a block's, as block = {block['width']} says: a CPU has a launch for every core"
+        told[f"{name}: {width:,} lanes a launch ({why})"] = None
+    return list(told)
 
 
 def packs(blocks: dict[str, BlockSpec], begun: dict[str, int], workers: int) -> list[Pack]:

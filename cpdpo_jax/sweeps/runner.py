@@ -144,7 +144,7 @@ def probe(blocks: dict[str, BlockSpec]) -> Probe:
             compiling += time.perf_counter() - started
             seen[program] = _seconds_per_episode(block)
             name = f"{block['learner']} on {show_environment(block['environment'])}"
-            rates[name] = 1e6 * seen[program] / len(build_block(block)[2].seed)
+            rates[name] = 1e6 * seen[program] / len(build_together([block], False)[1].seed)
         _, plan, lane = build_block(block)
         m = plan.cmdp.n_constraints
         size += 60_000 + 8 * len(lane.seed) * (len(plan.checkpoints) * (4 + 5 * m) + plan.cmdp.reward.size)
@@ -156,7 +156,7 @@ def probe(blocks: dict[str, BlockSpec]) -> Probe:
 
 def _seconds_per_episode(block: BlockSpec) -> float:
     """Of the whole block on one core, by doubling the number of episodes until the time can be read."""
-    _, plan, lane = build_block(block)
+    plan, lane = build_together([block], False)
     return _timed(plan, lane, block["episodes"])
 
 

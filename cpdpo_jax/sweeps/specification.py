@@ -120,8 +120,12 @@ def launch_width(block: BlockSpec) -> int:
     """
     if not for_accelerator() or on_host(block):
         return block["width"]
-    shape = _plan_of(block).learners[0].cmdp.reward.shape[:3]
-    return max(block["width"], whole_rounds(lanes_that_fit(shape, target_platform())))
+    return max(block["width"], whole_rounds(lanes_that_fit(shape_of(block), target_platform())))
+
+
+def shape_of(block: BlockSpec) -> tuple[int, ...]:
+    """(L, S, A) of its environment."""
+    return _plan_of(block).learners[0].cmdp.reward.shape[:3]
 
 
 def has_instances(block: BlockSpec) -> bool:
