@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import NamedTuple
 
@@ -14,6 +15,9 @@ from cpdpo_jax.kernels.accelerator import together
 from cpdpo_jax.kernels.lookup import at_index, at_pairs
 from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES, unrolled_sum
 from cpdpo_jax.kernels.target import unrolls_states
+
+
+MAX_PAIRS_OF_ONE_KERNEL = 512  # pairs times next states of all layers, for a walk that is written out
 
 
 class Model(NamedTuple):
@@ -57,7 +61,10 @@ def rollout(model: Model, policy: jax.Array, uniforms: jax.Array, noise: str) ->
     Column 0 draws the action and column 1 the next state (the first whose cumulative probability exceeds the
     uniform), column 2 the reward and column 3+i cost i.
     """
-    walk = _walk_in_one_kernel if unrolls_states(policy.shape[1]) else _walk
+    walk = _walk
+    if unrolls_states(policy.shape[1]):
+        small = math.prod(model.arrival.shape[:4]) <= MAX_PAIRS_OF_ONE_KERNEL
+        walk = _walk_in_one_kernel if small else _walk_all_at_once
     states, actions = walk(model, policy, uniforms)
     mean = at_pairs(states, actions, model.payoff)  # [1+M,L,B]
     drawn = sample(mean, jnp.moveaxis(uniforms[:, 2:], 1, 0), model.concentration, noise)
@@ -111,6 +118,24 @@ def _walk_in_one_kernel(model: Model, policy: jax.Array, uniforms: jax.Array) ->
             at_pair = [at & (actions[-1] == a) for at in at_state for a in range(n_actions)]
             table = model.arrival[k].reshape(-1, *model.arrival.shape[3:])  # [S A,S',B]
             states.append(sum(passed(selected(at_pair, table[:, y]), uniforms[k, 1]) for y in range(n_states)))
+    both = together(jnp.stack(states + actions))
+    return both[:n_layers], both[n_layers:]
+
+
+def _walk_all_at_once(model: Model, policy: jax.Array, uniforms: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """`_walk` for an accelerator and wide layers: where every state of every layer would lead, then the path."""
+    n_layers, _, n_actions, *lanes = policy.shape
+    until = [unrolled_sum(a + 1, lambda i: policy[:, :, i]) for a in range(n_actions)]
+    until = jnp.where(model.last_action, 2, jnp.stack(until, axis=2))
+    action = (until <= uniforms[:, 0, None, None]).sum(axis=2, dtype=jnp.int32)  # [L,S,B] what every state would draw
+    leads = (model.arrival <= uniforms[:-1, 1, None, None, None]).sum(axis=3, dtype=jnp.int32)  # [L-1,S,A,B]
+    is_drawn = action[:-1, :, None] == jnp.arange(n_actions, dtype=jnp.int32)[:, None]
+    follows = jnp.where(is_drawn, leads, 0).sum(axis=2, dtype=jnp.int32)  # [L-1,S,B] where every state would lead
+    action, follows = together((action, follows))
+    states = [jnp.zeros(lanes, jnp.int32)]
+    for k in range(n_layers - 1):
+        states.append(selected([states[-1] == x for x in range(follows.shape[1])], follows[k]))
+    actions = [selected([state == x for x in range(action.shape[1])], action[k]) for k, state in enumerate(states)]
     both = together(jnp.stack(states + actions))
     return both[:n_layers], both[n_layers:]
 

@@ -6,7 +6,7 @@ What `blocks` does from the host, call by call, for programs that the user compi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -53,7 +53,7 @@ def whole_run(learner: Learner, noise: str, checkpoints: tuple[int, ...], lanes:
     """
     lanes = jax.lax.optimization_barrier(lanes)  # not constants that XLA would compute with, and round otherwise
     lanes, count = _spread(lanes)
-    blocks, width = _cut(lanes, count)
+    blocks, width = cut_lanes(lanes.problem.action_mask.shape[:3], count)
     total = blocks * width
 
     def block(lanes: LaneInputs) -> LaneCurves:
@@ -90,9 +90,9 @@ def _spread(lanes: LaneInputs) -> tuple[LaneInputs, int]:
     return spread(lanes._replace(model=None))._replace(model=model), count
 
 
-def _cut(lanes: LaneInputs, count: int) -> tuple[int, int]:
-    """How many blocks, and the lanes of each."""
-    fits = whole_rounds(lanes_that_fit(lanes.problem.action_mask.shape[:3], target_platform()))
+def cut_lanes(shape: Sequence[int], count: int) -> tuple[int, int]:
+    """How many blocks so many lanes of shape (L, S, A) run in, and the lanes of each."""
+    fits = whole_rounds(lanes_that_fit(shape, target_platform()))
     blocks = math.ceil(count / fits)
     return blocks, math.ceil(count / blocks / LANE_MULTIPLE) * LANE_MULTIPLE
 
