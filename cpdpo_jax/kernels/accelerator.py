@@ -66,14 +66,14 @@ def largest_expectation_unrolled(box: Box, f: jax.Array, axis: int) -> jax.Array
 
 def largest_expectation(box: Box, f: jax.Array, axis: int) -> jax.Array:
     """max p.f of every pair by breakpoints (see `extreme`), the next state on `axis` of lower, spread and f."""
-    f_i, f_j, spread = jnp.expand_dims(f, axis + 1), jnp.expand_dims(f, axis), jnp.expand_dims(box.spread, axis)
+    f_i, f_j = jnp.expand_dims(f, axis + 1), jnp.expand_dims(f, axis)
+    lower, spread = jnp.expand_dims(box.lower, axis), jnp.expand_dims(box.spread, axis)
     if f.shape[axis] <= MAX_UNROLLED_STATES:  # products first: a maximum of f alone would be a kernel of its own
-        beyond = jnp.maximum(spread * f_j, spread * f_i).sum(axis=axis + 1)
-        at_breakpoint = jnp.expand_dims(box.excess, axis) * f + beyond
+        rest, beyond = box.excess, jnp.maximum(spread * f_j, spread * f_i)
     else:
-        beyond = jnp.maximum(spread * f_j - spread * f_i, 0).sum(axis=axis + 1)
-        at_breakpoint = jnp.expand_dims(box.slack, axis) * f + beyond
-    return (box.lower * f).sum(axis=axis) + at_breakpoint.min(axis=axis)
+        rest, beyond = box.slack, jnp.maximum(spread * f_j - spread * f_i, 0)
+    at_breakpoint = jnp.expand_dims(rest, axis) * f + (lower * f_j + beyond).sum(axis=axis + 1)
+    return at_breakpoint.min(axis=axis)
 
 
 def reach_bounds(policy: jax.Array, box: Box, batch: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:

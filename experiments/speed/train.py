@@ -41,6 +41,8 @@ def differing(curves: Any, data: Any) -> list[str]:
 
 def timed(cores: int, seeds: int, episodes: int, rounds: int) -> dict[str, Any]:
     """In a process that has so many cores and CPU devices: seconds of both, of naive `vmap`, and what differs."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-cores:])  # before jax starts its threads
+
     import jax
     from jax.sharding import PartitionSpec
 
@@ -127,7 +129,6 @@ def main() -> None:
 
 
 def _in_a_process(cores: int, asked: argparse.Namespace) -> dict[str, Any]:
-    here = sorted(os.sched_getaffinity(0))
     flags = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={cores}", "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-m", "experiments.speed.train", "--inside", str(cores)]
     command += ["--seeds", str(asked.seeds), "--episodes", str(asked.episodes), "--rounds", str(asked.rounds)]
@@ -137,7 +138,6 @@ def _in_a_process(cores: int, asked: argparse.Namespace) -> dict[str, Any]:
         stdout=subprocess.PIPE,
         text=True,
         check=True,
-        preexec_fn=lambda: os.sched_setaffinity(0, here[-cores:]),
     )
     return json.loads(done.stdout.splitlines()[-1])
 
