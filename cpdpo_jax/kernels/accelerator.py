@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from cpdpo_jax.kernels.extreme import Box
-from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES, unrolled_sum
+from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES, unrolled_reduce, unrolled_sum
 from cpdpo_jax.kernels.shapes import per_lane
 
 MAX_TERMS_OF_ONE_KERNEL = 256  # products of a value function that are written out in one kernel
@@ -44,8 +44,11 @@ def values(transition: jax.Array, policy: jax.Array, payoff: jax.Array, batch: t
             whole = together(jnp.stack(after))
             after = [whole[y] for y in range(n_states)]
         layers.append(
-            [reward[:, k, x] + unrolled_sum(n_states, lambda y, k=k, x=x, after=after: step[k, x, y][None] * after[y])
-             for x in range(n_states)]
+            [
+                reward[:, k, x]
+                + unrolled_sum(n_states, lambda y, k=k, x=x, after=after: step[k, x, y][None] * after[y])
+                for x in range(n_states)
+            ]
         )
     return jnp.stack([jnp.stack(here, axis=1) for here in layers[::-1]], axis=1)
 
@@ -53,15 +56,14 @@ def values(transition: jax.Array, policy: jax.Array, payoff: jax.Array, batch: t
 def largest_expectation_unrolled(box: Box, f: jax.Array, axis: int) -> jax.Array:
     """`largest_expectation`, the breakpoints written out: the better form where f has no targets."""
     front = (slice(None),) * axis
-    best = None
-    for i in range(f.shape[axis]):
+
+    def at_breakpoint(i: int) -> jax.Array:
         f_i = f[*front, i : i + 1]
         if f.shape[axis] <= MAX_UNROLLED_STATES:
-            here = box.excess * f_i[*front, 0] + jnp.maximum(box.spread * f, box.spread * f_i).sum(axis=axis)
-        else:
-            here = box.slack * f_i[*front, 0] + jnp.maximum(box.spread * f - box.spread * f_i, 0).sum(axis=axis)
-        best = here if best is None else jnp.minimum(best, here)
-    return (box.lower * f).sum(axis=axis) + best
+            return box.excess * f_i[*front, 0] + jnp.maximum(box.spread * f, box.spread * f_i).sum(axis=axis)
+        return box.slack * f_i[*front, 0] + jnp.maximum(box.spread * f - box.spread * f_i, 0).sum(axis=axis)
+
+    return (box.lower * f).sum(axis=axis) + unrolled_reduce(f.shape[axis], at_breakpoint, jnp.minimum)
 
 
 def largest_expectation(box: Box, f: jax.Array, axis: int) -> jax.Array:

@@ -157,7 +157,7 @@ def _update_in_few_kernels(
 ) -> tuple[State, Info]:
     """`update_with` for an accelerator: all that is made of an array's old entries leaves one kernel with its new ones.
 
-    (The old ones would be copied for a later reader.) So r_hat + phi and g_hat - xi are made of all pairs, in one array.
+    (The old ones would be copied for a later reader.) So r_hat + phi and g_hat - xi are made of all pairs, together.
     """
     # Line 6, the counts first: visits, and PO-DB's of the epoch with them
     fresh = podb.begins_epoch(state.primal, state.estimates.visits, trajectory)

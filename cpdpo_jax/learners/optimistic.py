@@ -22,8 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cpdpo_jax.common.types import Trajectory
-from cpdpo_jax.kernels import batch_shape, layer, scan_layers_backwards, unrolled_sum, with_layer
-from cpdpo_jax.kernels import accelerator
+from cpdpo_jax.kernels import accelerator, batch_shape, layer, scan_layers_backwards, unrolled_sum, with_layer
 from cpdpo_jax.kernels.target import unrolls_states
 from cpdpo_jax.learners.base import Info, Problem
 from cpdpo_jax.learners.estimates import Estimates, empty, observe, visited_pairs

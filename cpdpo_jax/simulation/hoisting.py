@@ -13,8 +13,29 @@ import jax
 import jax.extend
 
 _MOVES = frozenset(
-    "slice squeeze reshape broadcast_in_dim concatenate transpose iota pad expand_dims convert_element_type copy "
-    "dynamic_slice gather optimization_barrier jit pjit closed_call custom_jvp_call while scan cond".split()
+    [
+        "slice",
+        "squeeze",
+        "reshape",
+        "broadcast_in_dim",
+        "concatenate",
+        "transpose",
+        "iota",
+        "pad",
+        "expand_dims",
+        "convert_element_type",
+        "copy",
+        "dynamic_slice",
+        "gather",
+        "optimization_barrier",
+        "jit",
+        "pjit",
+        "closed_call",
+        "custom_jvp_call",
+        "while",
+        "scan",
+        "cond",
+    ]
 )
 
 

@@ -16,7 +16,6 @@ from cpdpo_jax.kernels.lookup import at_index, at_pairs
 from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES, unrolled_sum
 from cpdpo_jax.kernels.target import unrolls_states
 
-
 MAX_PAIRS_OF_ONE_KERNEL = 512  # pairs times next states of all layers, for a walk that is written out
 
 
@@ -113,11 +112,12 @@ def _walk_in_one_kernel(model: Model, policy: jax.Array, uniforms: jax.Array) ->
         is_last = [selected(at_state, model.last_action[k, :, a]) for a in range(n_actions)]
         until = [sum(probability[1 : a + 1], start=probability[0]) for a in range(n_actions)]
         until = [jnp.where(is_last[a], 2, until[a]) for a in range(n_actions)]
-        actions.append(sum(passed(bound, uniforms[k, 0]) for bound in until))
+        actions.append(unrolled_sum(n_actions, lambda a, k=k, until=until: passed(until[a], uniforms[k, 0])))
         if k + 1 < n_layers:
             at_pair = [at & (actions[-1] == a) for at in at_state for a in range(n_actions)]
             table = model.arrival[k].reshape(-1, *model.arrival.shape[3:])  # [S A,S',B]
-            states.append(sum(passed(selected(at_pair, table[:, y]), uniforms[k, 1]) for y in range(n_states)))
+            rows = [selected(at_pair, table[:, y]) for y in range(n_states)]
+            states.append(unrolled_sum(n_states, lambda y, k=k, rows=rows: passed(rows[y], uniforms[k, 1])))
     both = together(jnp.stack(states + actions))
     return both[:n_layers], both[n_layers:]
 

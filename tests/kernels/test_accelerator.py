@@ -15,7 +15,8 @@ from tests.reference import kernels_numpy as reference
 
 def problems(shape, lanes, seed=4):
     rng = np.random.default_rng(seed)
-    policy, transition, lower, upper, _, mask = random_problems(rng, *shape, lanes)
+    layers, states, actions = shape
+    policy, transition, lower, upper, _, mask = random_problems(rng, layers, states, actions, lanes)
     return policy, transition, lower, upper, mask, rng.random((3, *policy.shape)), rng.random((*shape[:2], lanes))
 
 
@@ -25,7 +26,7 @@ def single(*arrays):
 
 @pytest.mark.parametrize("shape", [(3, 3, 2), (2, 4, 2), (1, 2, 2)])
 def test_recursions_equal_the_plain_loops(shape):
-    policy, transition, lower, upper, mask, payoff, bonus = problems(shape, lanes=3)
+    policy, transition, lower, upper, _, payoff, bonus = problems(shape, lanes=3)
     arrays = single(policy, transition, lower, upper, payoff, bonus)
     with tracing_for("gpu"):
         pi, p, low, up, v, b = arrays

@@ -63,7 +63,10 @@ def test_train_in_an_accelerators_form_is_simulates():
 
 def test_what_does_not_change_is_computed_before_the_loop():
     def step(fixed, state, t):
-        return {"sum": state["sum"] + jnp.log(fixed["a"]).sum() * t.astype(jnp.float32), "kept": fixed["a"][:1] + state["kept"]}
+        return {
+            "sum": state["sum"] + jnp.log(fixed["a"]).sum() * t.astype(jnp.float32),
+            "kept": fixed["a"][:1] + state["kept"],
+        }
 
     fixed, state = {"a": jnp.arange(1.0, 4.0)}, {"sum": jnp.float32(1), "kept": jnp.ones(1)}
 
