@@ -149,6 +149,7 @@ def _where(asked: arguments.Where) -> Any:
 
 
 def _dry_run(config: Config, out: Path, as_json: bool) -> int:
+    from cpdpo_jax.sweeps.packing import lanes_in_words
     from cpdpo_jax.sweeps.provenance import rounding
     from cpdpo_jax.sweeps.runner import probe
     from cpdpo_jax.sweeps.specification import expand, kind
@@ -160,10 +161,13 @@ def _dry_run(config: Config, out: Path, as_json: bool) -> int:
     todo = {key: block for key, block in blocks.items() if not (store.exists and store.is_done(key))}
     kinds = len({kind(block) for block in todo.values()})
     _say(f"compiling {kinds} kinds of blocks, some seconds each, which the run need not do again, and trying each ...")
-    measured = probe(todo)
+    measured, lanes = probe(todo), lanes_in_words(todo)
     if as_json:
-        print(json.dumps({"directory": str(out), "blocks": len(blocks), "to_run": len(todo), **measured._asdict()}))
+        counts = {"directory": str(out), "blocks": len(blocks), "to_run": len(todo), "lanes": lanes}
+        print(json.dumps(counts | measured._asdict()))
         return 0
+    for line in lanes:
+        print(f"  {line}")
     for name, value in measured.microseconds.items():
         print(f"  {name}: {value:.2f} microseconds per seed and episode on one core")
     print(
