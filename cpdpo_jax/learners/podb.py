@@ -165,8 +165,8 @@ def _next_epoch(
     """A new epoch where a visited pair has doubled its count; its set holds from the next episode on."""
     if epoch is None:
         fresh = _doubled(primal, at_pairs(trajectory.state, trajectory.action, estimates.visits), trajectory)
-        epoch = Epoch(fresh, jnp.where(fresh, estimates.visits, primal.visits_at_epoch))
-    fresh, at_epoch = epoch
+    else:
+        fresh = epoch.fresh
 
     def renew(primal: Primal) -> Primal:
         log_term = hyper.transition_confidence * log_pairs(problem)
@@ -178,7 +178,7 @@ def _next_epoch(
             box = box._replace(slack=again.slack, excess=again.excess)
         return primal._replace(
             box=jax.tree.map(lambda new, old: jnp.where(fresh, new, old), box, primal.box),
-            visits_at_epoch=at_epoch,
+            visits_at_epoch=epoch.visits if epoch else jnp.where(fresh, estimates.visits, primal.visits_at_epoch),
             epochs=primal.epochs + fresh.astype(jnp.int32),
         )
 

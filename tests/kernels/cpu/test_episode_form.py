@@ -9,11 +9,12 @@ import pytest
 
 from cpdpo_jax.common.types import Trajectory
 from cpdpo_jax.kernels import cpu_acceleration, root_value, truncated_evaluation
-from cpdpo_jax.kernels.cpu.choice import LANES, MIN_STATES
+from cpdpo_jax.kernels.cpu.choice import LANES
+from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES
 from cpdpo_jax.learners.estimates import Estimates, observe, visited_rows
 from cpdpo_jax.simulation.rollout import Model, rollout
 
-SIZES = [(1, 5, 2, 1), (3, 5, 3, 2), (4, 6, 2, 3), (3, 11, 4, 5)]  # L, S, A, K; K payoffs go by two or by three
+SIZES = [(1, 9, 2, 1), (3, 9, 3, 2), (4, 10, 2, 3), (3, 11, 4, 5)]  # L, S, A, K; K payoffs go by two or by three
 
 
 def model(rng: np.random.Generator, size: tuple[int, int, int, int], lanes: int) -> dict[str, np.ndarray]:
@@ -95,7 +96,7 @@ def test_truncated_evaluation_equals_plain_loops(size):
 
 @pytest.mark.parametrize("own", [False, True])
 def test_the_walk_and_the_counts_equal_plain_loops(own):
-    size, lanes = (4, 6, 3, 3), 2 * LANES
+    size, lanes = (4, 10, 3, 3), 2 * LANES
     n_layers, n_states, n_actions, n_payoffs = size
     rng = np.random.default_rng(3)
     of, policy = model(rng, size, lanes if own else 1), policies(rng, size, lanes)
@@ -145,7 +146,7 @@ def test_the_walk_and_the_counts_equal_plain_loops(own):
 
 
 def test_the_kernels_are_used_where_they_are_meant_to_be():
-    size = (3, MIN_STATES, 2, 1)
+    size = (3, MAX_UNROLLED_STATES + 1, 2, 1)
     rng = np.random.default_rng(4)
 
     def program(lanes: int, size: tuple[int, int, int, int] = size) -> str:
@@ -155,13 +156,13 @@ def test_the_kernels_are_used_where_they_are_meant_to_be():
 
     assert "cpdpo_jax_root_value" in program(LANES)
     assert "cpdpo_jax_root_value" not in program(LANES + 1)  # not whole vectors
-    assert "cpdpo_jax_root_value" not in program(LANES, (3, MIN_STATES - 1, 2, 1))
+    assert "cpdpo_jax_root_value" not in program(LANES, (3, MAX_UNROLLED_STATES, 2, 1))
     with cpu_acceleration(False):
         assert "cpdpo_jax_root_value" not in program(LANES)
 
 
 def test_mapped_and_differentiated_they_are_pure_jax():
-    size, lanes = (3, 6, 2, 2), LANES
+    size, lanes = (3, 9, 2, 2), LANES
     rng = np.random.default_rng(5)
     of, policy = model(rng, size, 1), policies(rng, size, lanes)
     transition, pi, payoff = (jnp.asarray(one, jnp.float32) for one in (of["transition"], policy, of["payoff"]))
@@ -176,7 +177,7 @@ def test_mapped_and_differentiated_they_are_pure_jax():
 
 
 def test_a_lane_does_not_depend_on_the_lanes_beside_it():
-    size = (4, 7, 3, 3)
+    size = (4, 9, 3, 3)
     rng = np.random.default_rng(6)
     of, policy = model(rng, size, 1), policies(rng, size, 3 * LANES)
     arrays = [jnp.asarray(one, jnp.float32) for one in (of["transition"], policy, of["payoff"])]
@@ -188,10 +189,10 @@ def test_a_lane_does_not_depend_on_the_lanes_beside_it():
 def test_counts_beyond_float32():
     """2^24 + 1 visits: the count is a whole number, the sum of payoffs is compensated."""
     lanes, many = LANES, 2**24
-    shape = (1, 5, 2, lanes)
+    shape = (1, 9, 2, lanes)
     before = Estimates(
         visits=jnp.full(shape, many, jnp.int32),
-        transitions=jnp.zeros((0, 5, 2, 5, lanes), jnp.int32),
+        transitions=jnp.zeros((0, 9, 2, 9, lanes), jnp.int32),
         payoff_sum=jnp.full((1, *shape), float(many)),
         payoff_carry=jnp.zeros((1, *shape)),
     )
