@@ -13,7 +13,7 @@ from typing import Any
 
 from cpdpo_jax.cli import arguments, demo
 from cpdpo_jax.sweeps import config as configuration
-from cpdpo_jax.sweeps import imports, integrity
+from cpdpo_jax.sweeps import fitting, imports, integrity, snapshots
 from cpdpo_jax.sweeps.config import Config
 from cpdpo_jax.sweeps.shards import parse
 from cpdpo_jax.sweeps.store import Store
@@ -154,7 +154,7 @@ def _dry_run(config: Config, out: Path, as_json: bool) -> int:
     rounding()  # is jax there, with a device?
     blocks = expand(config)
     store = Store(out)
-    store.check(config, blocks)
+    fitting.check(store, config, blocks)
     todo = {key: block for key, block in blocks.items() if not (store.exists and store.is_done(key))}
     _say("measuring a fraction of a second of each kind of block ...")
     measured = probe(todo)
@@ -186,7 +186,7 @@ def _status(asked: arguments.Status) -> int:
     blocks = {key: block for store in stores for key, block in store.blocks.items()}
     done = {key for key in blocks if any(store.is_done(key) and store.result_path(key) not in lost for store in stores)}
     begun = {
-        key: max(0 if store.checkpoint_path(key) in lost else store.episodes_done(key) for store in stores)
+        key: max(0 if store.checkpoint_path(key) in lost else snapshots.episodes_done(store, key) for store in stores)
         for key in blocks
         if key not in done
     }
