@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -229,6 +230,14 @@ def test_what_is_not_a_policy_is_refused(cmdp):
         ({"hparams": {"learning_rate": None}}, "learning_rate = None is not a finite number"),
         ({"hparams": {"learning_rate": np.ones((2, 2))}}, r"learning_rate is an array of shape \(2, 2\)"),
         ({"hparams": {"cpdpo": None}}, "hparams = None is not a setting"),
+        ({"hparams": {"cpdop": {"learning_rate": 1}}}, "given for 'cpdop', which is not among the learners; did you"),
+        ({"hparams": {"cpdop": "theory"}}, "cpdop = 'theory'"),
+        ({"key": 1.7}, "key = 1.7 is not a whole number"),
+        ({"key": -1}, "key = -1 is not"),
+        ({"key": 2**64}, "key = 18446744073709551616 is not"),
+        ({"key": None}, "key = None is not"),
+        ({"key": np.zeros((2, 2), np.uint32)}, r"key has shape \(2, 2\); give a whole number, or one jax key"),
+        ({"checkpoints": [1.7, 5]}, "checkpoints = 1.7 is not a whole number"),
         ({"cmdp": 3}, "cmdp is a int"),
         ({"cmdp": "medya_streaming"}, "did you mean media_streaming"),
         ({"learner": "uniform", "monitor": True}, "learner 'uniform' has no analysis to watch"),
@@ -238,6 +247,16 @@ def test_mistakes_are_named(cmdp, keywords, message):
     keywords = {"learner": "cpdpo", "cmdp": cmdp, "seeds": 2} | keywords
     with pytest.raises(ValueError, match=message):
         run(keywords.pop("learner"), keywords.pop("cmdp"), **keywords)
+
+
+def test_a_key_may_be_jaxs_own(cmdp):
+    """Typed or as its two words, with all 64 bits."""
+    number = run("cpdpo", cmdp, seeds=2, key=7)
+    assert_same(run("cpdpo", cmdp, seeds=2, key=jax.random.key(7)), number)
+    assert_same(run("cpdpo", cmdp, seeds=2, key=jax.random.PRNGKey(7)), number)
+    large = run("cpdpo", cmdp, seeds=2, key=2**63 + 7)
+    assert_same(run("cpdpo", cmdp, seeds=2, key=np.array([2**31, 7], np.uint32)), large)
+    assert not np.array_equal(large.data.strong_regret, number.data.strong_regret)
 
 
 def test_a_grid_may_be_an_array(cmdp):
