@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from cpdpo_jax.exact.lp import evaluate
 from cpdpo_jax.learners import Info, Learner, NoHyperparameters
 from tests.support import random_cmdp
 
+simulating = importlib.import_module("cpdpo_jax.simulation.simulate")  # the name in the package is the function
 CURVES = ("strong_regret", "weak_regret", "strong_violation", "weak_violation", "epochs", "multiplier_mean")
 
 
@@ -164,6 +166,24 @@ def test_ctrl_c_returns_what_is_done(cmdp, interrupts):
     regret = result.data.strong_regret.isel(learner=0, instance=0, setting=0)
     assert np.isfinite(regret.isel(episode=0)).all()
     assert np.isnan(regret.isel(episode=-1)).all()
+    assert "interrupted" in result.summary()
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_ctrl_c_while_it_compiles_returns_what_there_is(cmdp, interrupts, monkeypatch, first):
+    """The first program, when nothing has been run, or the second."""
+    learners = ["uniform", "cpdpo"]
+    compile_block = simulating.compile_block
+
+    def compiling(plan, lane):
+        if first or plan.learner.name == learners[1]:
+            os.kill(os.getpid(), signal.SIGINT)
+        compile_block(plan, lane)
+
+    monkeypatch.setattr(simulating, "compile_block", compiling)
+    result = run(learners, cmdp, seeds=2, episodes=20)
+    assert result.interrupted
+    assert np.isnan(result.data.strong_regret.isel(learner=1)).all()
     assert "interrupted" in result.summary()
 
 
