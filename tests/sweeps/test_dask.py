@@ -109,6 +109,18 @@ def test_a_learner_of_ones_own_runs_on_the_workers(client, mine, tmp_path, share
     assert contents(tmp_path / "dask") == contents(tmp_path / "threads")
 
 
+def test_a_script_without_a_guard_may_start_workers(tmp_path):
+    """Processes that Python spawns import the script again."""
+    table = SHORT | {"environments": ["simple"], "seeds": 3}
+    script = tmp_path / "script.py"
+    script.write_text(f"import cpdpo_jax as cp\nprint(len(cp.run({table}, out='a', on='local:1', progress=False)))\n")
+    variables = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, env=variables, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr[-2000:]
+
+
 def test_another_version_on_the_workers_is_refused(client, tmp_path, monkeypatch):
     monkeypatch.setattr(dask_engine, "fingerprint", lambda: {"jax": "0.0.1", "numpy": "?"})
     with pytest.raises(
