@@ -24,6 +24,7 @@ from cpdpo_jax.kernels.cpu.sorted_form import occupancy_bounds as _occupancy_bou
 from cpdpo_jax.kernels.cpu.switch import warn_once
 
 VERSION = 0, 3  # (major, minor) of xla/ffi/api/c_api.h that the offsets here were written for: jaxlib 0.10
+KNOWN = (VERSION, (0, 5))  # headers that were compared: what is used here lies where it did. 0.5: jaxlib 0.12
 _ANSWER = VERSION[0] | VERSION[1] << 32  # both in one word, as XLA_FFI_Api_Version has them
 _WORD = 8
 _FRAME = 21 * _WORD  # XLA_FFI_CallFrame: size, extension, api, context, stage, args (5), rets (5), attrs (6)
@@ -181,11 +182,10 @@ def runtime_version() -> tuple[int, int]:
 
 def prepare(name: str, dtype: np.dtype) -> Any:
     """The kernel of that name, compiled for a precision: raises whatever stands in its way."""
-    if runtime_version() != VERSION:
+    if runtime_version() not in KNOWN:
+        known = " and ".join(f"{major}.{minor}" for major, minor in KNOWN)
         installed = ".".join(map(str, runtime_version()))
-        raise RuntimeError(
-            f"XLA's C interface is version {installed}, these kernels know {'.'.join(map(str, VERSION))}"
-        )
+        raise RuntimeError(f"XLA's C interface is version {installed}, these kernels know {known}")
     _target(name, dtype)
     return {"occupancy_bounds": occupancy_bounds, "dilated_bonus": dilated_bonus}[name]
 
