@@ -26,6 +26,7 @@ from cpdpo_jax.simulation.curves import BlockCurves
 from cpdpo_jax.simulation.lanes import LaneIndex, lane_inputs
 from cpdpo_jax.simulation.plan import LearnerPlan
 from cpdpo_jax.simulation.workers import how_many, use_compilation_cache
+from cpdpo_jax.sweeps import snapshots
 from cpdpo_jax.sweeps.config import show_environment
 from cpdpo_jax.sweeps.packing import Pack, join, packs, split
 from cpdpo_jax.sweeps.provenance import rounding
@@ -51,8 +52,8 @@ def run_pack(
         plan, lane = build_together(list(blocks.values()), pack.batch)
         lanes, launch = [len(block["seeds"]) for block in blocks.values()], len(lane.seed)
         width = launch if plan.on_host else next(iter(blocks.values()))["width"]
-        snapshots = [one for one in map(store.snapshot, blocks) if one is not None]
-        start = join(snapshots, lanes, launch, width) if len(snapshots) == len(blocks) else None
+        begun = [one for key in blocks if (one := snapshots.load(store, key)) is not None]
+        start = join(begun, lanes, launch, width) if len(begun) == len(blocks) else None
         if start is not None and start.episode > told:
             progress((start.episode - told) * lane.count)
         keep = functools.partial(_keep, store, list(blocks), lanes, launch, width)
@@ -78,7 +79,7 @@ def _keep(store: Store, keys: list[str], lanes: list[int], launch: int, width: i
     """Store how far each block of a pack has come; one that is about to end goes on from the snapshot before."""
     for key, part in zip(keys, split(snapshot, lanes, launch, width), strict=True):
         if not (part.curves.first_bad > 0).all():
-            store.keep(key, part)
+            snapshots.keep(store, key, part)
 
 
 def _finish(store: Store, key: str, block: BlockSpec, curves: BlockCurves, seconds: float) -> None:
@@ -103,6 +104,11 @@ class Engine(Protocol):
         """How many run at once."""
         ...
 
+    @property
+    def machines(self) -> Sequence[dict[str, str]]:
+        """The kinds of machine (`provenance.rounding`) that blocks were run on, beside this process's."""
+        ...
+
     def run(self, store: Store, packs: Sequence[Pack], *, every: float, progress: bool) -> bool:
         """Run packs and store their blocks; False if stopped by Ctrl-C.
 
@@ -116,7 +122,7 @@ def run_all(
 ) -> bool:
     """Run every block that is not finished; False if stopped by Ctrl-C."""
     todo = {key: block for key, block in blocks.items() if not store.is_done(key)}
-    begun = {key: store.episodes_done(key) for key in todo}
+    begun = {key: snapshots.episodes_done(store, key) for key in todo}
     return engine.run(store, packs(todo, begun, engine.workers), every=every, progress=not quiet) if todo else True
 
 

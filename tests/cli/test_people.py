@@ -10,7 +10,7 @@ import pytest
 
 import cpdpo_jax as cp
 from cpdpo_jax import cli
-from cpdpo_jax.cli import commands, listing
+from cpdpo_jax.cli import flags, listing
 from cpdpo_jax.common.words import number
 from cpdpo_jax.simulation import progress
 from cpdpo_jax.sweeps import config
@@ -55,13 +55,13 @@ def test_whole_numbers_may_be_written_with_an_exponent():
 
 @pytest.mark.parametrize(("text", "seeds"), [("64", 64), ("1e2", 100), ("5,7,9", [5, 7, 9]), ("3-5,8", [3, 4, 5, 8])])
 def test_seeds_by_flag(text, seeds):
-    assert commands._seeds(text) == seeds
+    assert flags.seeds(text) == seeds
 
 
 @pytest.mark.parametrize("text", ["5,x", "9-5", "1-2-3"])
 def test_seeds_that_are_none(text):
     with pytest.raises(ValueError, match="give 64, or 5,7,9, or 64-127"):
-        commands._seeds(text)
+        flags.seeds(text)
 
 
 def test_help_names_every_key_of_the_file(capsys):

@@ -21,7 +21,7 @@ from cpdpo_jax.learners import Info, Learner, base
 from cpdpo_jax.simulation import blocks
 from cpdpo_jax.simulation.blocks import Snapshot
 from cpdpo_jax.simulation.curves import BlockCurves
-from cpdpo_jax.sweeps import runner
+from cpdpo_jax.sweeps import runner, snapshots
 from cpdpo_jax.sweeps.packing import Pack, join, lanes_in_words, packs, split
 from cpdpo_jax.sweeps.run import asked
 from cpdpo_jax.sweeps.specification import expand, launch_width
@@ -43,7 +43,7 @@ def run(table: dict, out: Path, *, packed: bool, stop_after: float = np.inf) -> 
     store.begin(config, todo)
     sizes = []
     todo = {key: block for key, block in todo.items() if not store.is_done(key)}
-    begun = {key: store.episodes_done(key) for key in todo}
+    begun = {key: snapshots.episodes_done(store, key) for key in todo}
     found = packs(todo, begun, 1) if packed else [Pack({key: block}, False) for key, block in todo.items()]
     for pack in found:
         asks = itertools.count()

@@ -54,17 +54,29 @@ def in_few_functions(function: Callable[..., Any]) -> Callable[..., Any]:
         leaves, structure = jax.tree.flatten(arguments)
         of_leaves = jax.make_jaxpr(lambda *given: function(*structure.unflatten(given)), return_shape=True)
         traced, shape = of_leaves(*leaves)
-        operations: list[_Operation] = []
-        results = _flat(traced.jaxpr, [_Value(one) for one in [*traced.consts, *leaves]], operations)
-        kept = _placed(operations, results)
-        if all(operation.plain for operation in kept):
+        try:
+            return jax.tree.structure(shape).unflatten(_evaluated(traced, leaves))
+        except (_AllPlain, AttributeError, KeyError, TypeError):  # the latter: a jax that describes programs otherwise
             return function(*arguments)
-        values = {read: read.array for operation in kept for read in operation.reads if read.array is not None}
-        values |= {result: result.array for result in results if result.array is not None}
-        _evaluate(kept, results, values)
-        return jax.tree.structure(shape).unflatten([values[result] for result in results])
 
     return run
+
+
+class _AllPlain(Exception):
+    """There is no foreign call."""
+
+
+def _evaluated(traced: Any, leaves: list[Any]) -> list[Any]:
+    """The results of a traced program."""
+    operations: list[_Operation] = []
+    results = _flat(traced.jaxpr, [_Value(one) for one in [*traced.consts, *leaves]], operations)
+    kept = _placed(operations, results)
+    if all(operation.plain for operation in kept):
+        raise _AllPlain
+    values = {read: read.array for operation in kept for read in operation.reads if read.array is not None}
+    values |= {result: result.array for result in results if result.array is not None}
+    _evaluate(kept, results, values)
+    return [values[result] for result in results]
 
 
 def _flat(jaxpr: Any, arguments: list[_Value], operations: list[_Operation]) -> list[_Value]:

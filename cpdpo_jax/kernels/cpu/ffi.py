@@ -15,7 +15,7 @@ import numpy as np
 from numba import cfunc, types  # pyright: ignore[reportPrivateImportUsage]
 
 from cpdpo_jax.kernels.cpu import handlers
-from cpdpo_jax.kernels.cpu.frame import VERSION
+from cpdpo_jax.kernels.cpu.frame import KNOWN
 from cpdpo_jax.kernels.cpu.switch import warn_once
 
 
@@ -32,11 +32,10 @@ def runtime_version() -> tuple[int, int]:
 
 def prepare(name: str, dtype: np.dtype) -> Any:
     """The kernel of that name, compiled for a precision: raises whatever stands in its way."""
-    if runtime_version() != VERSION:
+    if runtime_version() not in KNOWN:
+        known = " and ".join(f"{major}.{minor}" for major, minor in KNOWN)
         installed = ".".join(map(str, runtime_version()))
-        raise RuntimeError(
-            f"XLA's C interface is version {installed}, these kernels know {'.'.join(map(str, VERSION))}"
-        )
+        raise RuntimeError(f"XLA's C interface is version {installed}, these kernels know {known}")
     _target("visited_rows" if name in _OF_SEVERAL_FORMS else name, dtype)  # those are made for the sizes of a call
     return _CALLS[name]
 
