@@ -189,7 +189,7 @@ def test_a_packed_run_that_is_killed_goes_on_without_a_change_of_a_byte(tmp_path
 
     def start(out: str) -> subprocess.Popen:
         command = [sys.executable, "-m", "cpdpo_jax.cli", "run", *arguments, "--out", str(tmp_path / out)]
-        return subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        return subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     assert start("whole").wait() == 0
     process, kept = start("killed"), tmp_path / "killed" / "checkpoints"
