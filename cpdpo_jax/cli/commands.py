@@ -12,6 +12,7 @@ from typing import Any
 
 from cpdpo_jax.cli import arguments, demo, flags, status
 from cpdpo_jax.cli.saying import say, warn
+from cpdpo_jax.common.words import did_you_mean
 from cpdpo_jax.sweeps import config as configuration
 from cpdpo_jax.sweeps import fitting, imports
 from cpdpo_jax.sweeps.config import Config
@@ -27,7 +28,8 @@ def run(asked: Any) -> int:
 def _demo(asked: arguments.Demo) -> int:
     from cpdpo_jax.sweeps.load import in_units, load_runs, rows
 
-    config = configuration.build(demo.TABLE | {"episodes": asked.episodes, "seeds": asked.seeds})
+    size = {"episodes": flags.whole("episodes", asked.episodes), "seeds": flags.seeds(asked.seeds)}
+    config = configuration.build(demo.TABLE | size)
     say("A CMDP on which averages deceive, and a random one: our own learner, CPD-PO and two rivals.")
     code = _execute(config, asked.out, arguments.Resume(asked.out))
     if code:
@@ -95,20 +97,25 @@ def _where(asked: arguments.Where) -> Any:
 
 
 def _dry_run(config: Config, out: Path, as_json: bool) -> int:
+    from cpdpo_jax.sweeps.packing import lanes_in_words
     from cpdpo_jax.sweeps.provenance import rounding
     from cpdpo_jax.sweeps.runner import probe
-    from cpdpo_jax.sweeps.specification import expand
+    from cpdpo_jax.sweeps.specification import expand, kind
 
     rounding()  # is jax there, with a device?
     blocks = expand(config)
     store = Store(out)
     fitting.check(store, config, blocks)
     todo = {key: block for key, block in blocks.items() if not (store.exists and store.is_done(key))}
-    say("measuring a fraction of a second of each kind of block ...")
-    measured = probe(todo)
+    kinds = len({kind(block) for block in todo.values()})
+    say(f"compiling {kinds} kinds of blocks, some seconds each, which the run need not do again, and trying each ...")
+    measured, lanes = probe(todo), lanes_in_words(todo)
     if as_json:
-        print(json.dumps({"directory": str(out), "blocks": len(blocks), "to_run": len(todo), **measured._asdict()}))
+        counts = {"directory": str(out), "blocks": len(blocks), "to_run": len(todo), "lanes": lanes}
+        print(json.dumps(counts | measured._asdict()))
         return 0
+    for line in lanes:
+        print(f"  {line}")
     for name, value in measured.microseconds.items():
         print(f"  {name}: {value:.2f} microseconds per seed and episode on one core")
     print(
@@ -132,11 +139,11 @@ def _report(asked: arguments.Report) -> int:
         raise ValueError("report needs a run directory; give the --out of a `cpdpo run`.")
     stores = [Store(path).require() for path in asked.directories]
     out = Path(asked.out) if asked.out else asked.directories[0]
-    written = report.write(stores, out, say=say, units=asked.units, draw=not asked.no_figures)
+    written = report.write(stores, out, say=say, units=asked.units, draw=not asked.no_figures, csv=asked.csv)
     if asked.json:
         print(json.dumps(written))
     else:
-        print(f"report: {written['report']}")
+        print(f"report: {written['report']}" + (f", table: {written['csv']}" if asked.csv else ""))
     return 0
 
 
@@ -168,6 +175,10 @@ def _list(asked: arguments.List) -> int:
     from cpdpo_jax import learners
 
     if asked.name:
+        if asked.name not in learners.names():
+            known = [*envs.names(), *learners.names()]
+            hint = did_you_mean(asked.name, known) or "cpdpo list names them all."
+            raise ValueError(f"no learner and no environment is called {asked.name!r}; {hint}")
         learner = learners.get(asked.name)
         text, extra = listing.about(learner), learner.extra_knowledge
         if asked.json:
@@ -182,12 +193,13 @@ def _list(asked: arguments.List) -> int:
         known = {"environments": list(envs.names()), "learners": learners.names(), "extra_knowledge": extra}
         print(json.dumps(known))
     else:
-        print("environments:\n  " + envs.help().replace("\n", "\n  "))
-        print("learners:")
-        for name in learners.names():
-            learner = learners.get(name)
-            extra = f" (extra knowledge: {learner.extra_knowledge})" if learner.extra_knowledge else ""
-            print(f"  {name:24}{listing.about(learner).partition(chr(10))[0]}{extra}")
+        first = {name: envs.help(name).partition("\n")[0].removeprefix(f"{name}: ") for name in envs.names()}
+        print("environments:\n" + listing.lines(first))
+        of = {name: learners.get(name) for name in learners.names()}
+        first = {name: listing.about(one).partition("\n")[0] for name, one in of.items()}
+        handed = {name: f" (is handed {one.extra_knowledge})" for name, one in of.items() if one.extra_knowledge}
+        print("learners:\n" + listing.lines({name: text + handed.get(name, "") for name, text in first.items()}))
+        print("More on each, and what can be set: cpdpo list NAME")
     return 0
 
 

@@ -17,7 +17,7 @@ def table(asked: arguments.Run) -> dict[str, Any]:
     if asked.env:
         found["environments"] = [configuration.parse_environment(one) for one in asked.env]
     if asked.episodes:
-        found["episodes"] = [_whole("episodes", one) for one in asked.episodes]
+        found["episodes"] = [whole("episodes", one) for one in asked.episodes]
     if asked.setting or asked.set:
         found["settings"] = _settings(asked)
     if asked.imports:
@@ -41,17 +41,18 @@ def _settings(asked: arguments.Run) -> list[Any]:
     return [{"preset": preset, **values} if values else preset for preset in presets]
 
 
-def _whole(name: str, text: str) -> int:
+def whole(name: str, text: str) -> int:
+    """A whole number as people write it."""
     try:
         return int(float(text)) if float(text).is_integer() else int(text)
     except (ValueError, OverflowError):
-        raise ValueError(f"{name} = {text!r} is not a whole number.") from None
+        raise ValueError(f"{name} = {text!r} is not a whole number; write 1000, 10_000 or 1e5.") from None
 
 
 def seeds(text: str) -> int | list[int]:
     """How many ("64"), or which: "5,7,9", or "64-127"."""
     if not re.search(r",|\d\s*-", text):
-        return _whole("seeds", text)
+        return whole("seeds", text)
     chosen: list[int] = []
     for part in filter(None, text.replace(" ", "").split(",")):
         first, dash, last = part.partition("-")

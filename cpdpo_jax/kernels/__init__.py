@@ -7,6 +7,7 @@ On a CPU some of it runs as machine code made for CPUs: `cpu_acceleration` turns
 
 from cpdpo_jax.kernels.bonus import dilated_bonus, dilated_bonus_in_box, exploration_bonus
 from cpdpo_jax.kernels.counters import uniforms
+from cpdpo_jax.kernels.cpu.choice import replaced_by
 from cpdpo_jax.kernels.cpu.switch import cpu_acceleration, cpu_acceleration_enabled
 from cpdpo_jax.kernels.dual import dual_max, lagrangian_loss
 from cpdpo_jax.kernels.extreme import Box, extreme_expectation, make_box
@@ -24,7 +25,7 @@ from cpdpo_jax.kernels.occupancy import occupancy, occupancy_bounds, occupancy_b
 from cpdpo_jax.kernels.shapes import batch_shape
 from cpdpo_jax.kernels.sums import compensated_add
 from cpdpo_jax.kernels.target import for_accelerator, tracing_for
-from cpdpo_jax.kernels.values import action_value, policy_value
+from cpdpo_jax.kernels.values import action_value, policy_value, root_value, truncated_evaluation
 from cpdpo_jax.kernels.widths import bernstein_width, confidence_set, hoeffding_width
 
 __all__ = [
@@ -53,9 +54,12 @@ __all__ = [
     "occupancy_bounds",
     "occupancy_bounds_in_box",
     "policy_value",
+    "replaced_by",
+    "root_value",
     "scan_layers",
     "scan_layers_backwards",
     "tracing_for",
+    "truncated_evaluation",
     "uniforms",
     "unrolled_reduce",
     "unrolled_sum",

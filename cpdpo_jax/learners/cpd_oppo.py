@@ -32,7 +32,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from cpdpo_jax.common.types import Array, Trajectory
-from cpdpo_jax.kernels.dual import dual_max
+from cpdpo_jax.kernels import dual_max, for_accelerator, truncated_evaluation, unrolled_sum
+from cpdpo_jax.kernels.accelerator import together
 from cpdpo_jax.learners import base, cpd_oppo_analysis, optimistic
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.estimates import Estimates, empty, observe
@@ -45,7 +46,7 @@ class Hyperparameters(NamedTuple):
     dual_cap: Array  # kappa, the larger of the two multipliers, (L+1)/rho; with `patience` the first one
     transition_confidence: Array  # multiplies the logarithms in w
     payoff_confidence: Array  # multiplies the logarithm in beta
-    anytime: Array  # 1: eta falls as 1/sqrt(t) and logarithms use n(n+1) for T, so that nothing depends on T
+    anytime: Array  # 1: eta falls as 1/sqrt(t) and logarithms use t(t+1) for T, so that nothing depends on T
     adaptive_rate: Array  # 1: eta of a state falls with the ranges of Q seen there, not with the largest possible one
     patience: Array  # above 0: the cap doubles when optimistic violation persists, beyond patience L sqrt(episodes)
 
@@ -138,16 +139,18 @@ def policy(problem: Problem, hyper: Hyperparameters, state: State) -> jax.Array:
 
 def widths(problem: Problem, hyper: Hyperparameters, visits: jax.Array) -> tuple[jax.Array, jax.Array]:
     """beta and w, [L,S,A,B] each; w is 0 in the last layer, whose step to x_L is known."""
-    n = jnp.maximum(visits, 1).astype(problem.threshold.dtype)
+    dtype, m = problem.threshold.dtype, problem.threshold.shape[0]
+    root = jnp.sqrt(1 / jnp.maximum(visits, 1).astype(dtype))  # 1 / sqrt(n), of which all widths are multiples
     unseen = visits == 0
-    horizon = jnp.where(hyper.anytime > 0, n * (n + 1), problem.episodes)
-    log_pairs = jnp.log(8 * problem.n_states * problem.n_actions / problem.delta) + jnp.log(horizon)
-    m = problem.threshold.shape[0]
-    beta = jnp.sqrt(hyper.payoff_confidence * (log_pairs + float(np.log(m))) / n)
-    arrivals = problem.action_mask.any(axis=2)[1:].sum(axis=1)[:, None, None].astype(n.dtype)  # |X_{k+1}|
-    rows = hyper.transition_confidence * (arrivals * float(np.log(2)) + log_pairs[:-1])
-    w = jnp.where(unseen[:-1], 2, jnp.minimum(2, jnp.sqrt(2 * rows / n[:-1])))
-    return jnp.where(unseen, 1, jnp.minimum(1, beta)), jnp.concatenate([w, jnp.zeros_like(n[-1:])])
+    t = unrolled_sum(visits.shape[2], lambda a: visits[0, 0, a]).astype(dtype)  # every episode begins in x_0
+    horizon = jnp.where(hyper.anytime > 0, t * (t + 1), problem.episodes)
+    log_pairs = jnp.log(8 * problem.n_states * problem.n_actions / problem.delta) + jnp.log(horizon)  # [B]
+    beta = jnp.sqrt(hyper.payoff_confidence * (log_pairs + float(np.log(m)))) * root
+    real = problem.action_mask.any(axis=2)[1:].astype(dtype)
+    arrivals = unrolled_sum(real.shape[1], lambda y: real[:, y])  # [L-1,B] |X_{k+1}|
+    rows = jnp.sqrt(2 * hyper.transition_confidence * (arrivals * float(np.log(2)) + log_pairs))[:, None, None]
+    w = jnp.where(unseen[:-1], 2, jnp.minimum(2, rows * root[:-1]))
+    return jnp.where(unseen, 1, jnp.minimum(1, beta)), jnp.concatenate([w, jnp.zeros_like(root[-1:])])
 
 
 def evaluate(problem: Problem, hyper: Hyperparameters, estimates: Estimates, policy: jax.Array) -> Evaluation:
@@ -155,12 +158,12 @@ def evaluate(problem: Problem, hyper: Hyperparameters, estimates: Estimates, pol
     n_layers = policy.shape[0]
     beta, w = widths(problem, hyper, estimates.visits)
     visits = jnp.maximum(estimates.visits, 1).astype(policy.dtype)
-    mean = estimates.payoff_sum / visits
+    mean = estimates.payoff_sum * (1 / visits)
     to_go = jnp.arange(n_layers, 0, -1, dtype=policy.dtype).reshape(-1, *(1,) * (policy.ndim - 1))  # L - k
     reach = (to_go - 1) * w / 2
     payoffs = jnp.concatenate([jnp.minimum(1, mean[:1] + beta) + reach, jnp.maximum(0, mean[1:] - beta) - reach])
     # one ceiling for all: costs respect it by themselves, as rewards respect the floor
-    action_values, values = optimistic.truncated_evaluation(
+    action_values, values = truncated_evaluation(
         estimates.transitions, visits, policy, payoffs, optimistic.steps_to_go(payoffs)
     )
     return Evaluation(beta, w, action_values, values)
@@ -184,6 +187,8 @@ def update_with(
     """`update` with step 2 to choose: `dual` maps values and thresholds [M,B] and the cap [B] to multipliers [M,B]."""
     # Step 4: count episode t (before the rest: the proof holds with these counts too, as CPD-PO's does)
     estimates = observe(state.estimates, trajectory)
+    if for_accelerator():  # nobody reads the old counts once there are new ones: they would be copied
+        estimates = together(estimates)
 
     # Step 1: the optimistic value of pi_t, for the reward and for every cost
     seen = evaluate(problem, hyper, estimates, policy)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from cpdpo_jax.common.types import Trajectory
-from cpdpo_jax.kernels import compensated_add
+from cpdpo_jax.kernels import at_pairs, compensated_add, replaced_by
 from cpdpo_jax.learners.base import Problem
 
 
@@ -34,27 +34,48 @@ def empty(problem: Problem) -> Estimates:
     )
 
 
-def visited_pairs(trajectory: Trajectory, n_states: int, n_actions: int) -> jax.Array:
-    """1{(x,a) visited}: [L,S,A,*B] bool."""
-    batch = (1,) * (trajectory.state.ndim - 1)
-    at_state = trajectory.state[:, None] == jnp.arange(n_states, dtype=jnp.int32).reshape(1, -1, *batch)
-    at_action = trajectory.action[:, None] == jnp.arange(n_actions, dtype=jnp.int32).reshape(1, -1, *batch)
+def visited_pairs(state: jax.Array, action: jax.Array, n_states: int, n_actions: int) -> jax.Array:
+    """1{(x,a) visited}: state and action [L,*B] -> [L,S,A,*B] bool."""
+    batch = (1,) * (state.ndim - 1)
+    at_state = state[:, None] == jnp.arange(n_states, dtype=jnp.int32).reshape(1, -1, *batch)
+    at_action = action[:, None] == jnp.arange(n_actions, dtype=jnp.int32).reshape(1, -1, *batch)
     return at_state[:, :, None] & at_action[:, None]
 
 
 def observe(estimates: Estimates, trajectory: Trajectory) -> Estimates:
     """Count one episode."""
-    n_states, n_actions = estimates.visits.shape[1:3]
-    visited = visited_pairs(trajectory, n_states, n_actions)
-    states = jnp.arange(n_states, dtype=jnp.int32).reshape(1, -1, *(1,) * (trajectory.state.ndim - 1))
-    arrived = trajectory.state[1:, None] == states  # [L-1,S,*B]
+    payoff = jnp.concatenate([trajectory.reward[None], trajectory.cost])  # [1+M,L,*B]
+    call = replaced_by("observe", _observe, estimates.visits.shape[1], payoff.shape[2:], payoff.dtype)
+    return Estimates(*call(trajectory.state, trajectory.action, payoff, *estimates))
+
+
+def _observe(
+    state: jax.Array,
+    action: jax.Array,
+    payoff: jax.Array,
+    visits: jax.Array,
+    transitions: jax.Array,
+    payoff_sum: jax.Array,
+    payoff_carry: jax.Array,
+) -> tuple[jax.Array, ...]:
+    n_states, n_actions = visits.shape[1:3]
+    visited = visited_pairs(state, action, n_states, n_actions)
+    states = jnp.arange(n_states, dtype=jnp.int32).reshape(1, -1, *(1,) * (state.ndim - 1))
+    arrived = state[1:, None] == states  # [L-1,S,*B]
     moved = visited[:-1, :, :, None] & arrived[:, None, None]
-    payoff = jnp.concatenate([trajectory.reward[None], trajectory.cost])[:, :, None, None]  # [1+M,L,1,1,*B]
-    sampled = jnp.where(visited, payoff, 0)
-    total, carry = compensated_add(estimates.payoff_sum, estimates.payoff_carry, sampled)
-    return Estimates(
-        visits=estimates.visits + visited.astype(jnp.int32),
-        transitions=estimates.transitions + moved.astype(jnp.int32),
-        payoff_sum=total,
-        payoff_carry=carry,
+    sampled = jnp.where(visited, payoff[:, :, None, None], 0)
+    total, carry = compensated_add(payoff_sum, payoff_carry, sampled)
+    return visits + visited.astype(jnp.int32), transitions + moved.astype(jnp.int32), total, carry
+
+
+def visited_rows(estimates: Estimates, trajectory: Trajectory) -> jax.Array:
+    """M(x_k,a_k,.) of the pairs that an episode visited: [L-1,S,*B] int32."""
+    call = replaced_by(
+        "visited_rows", _visited_rows, estimates.visits.shape[1], trajectory.state.shape[1:], estimates.payoff_sum.dtype
     )
+    return call(trajectory.state, trajectory.action, estimates.transitions)[0]
+
+
+def _visited_rows(state: jax.Array, action: jax.Array, transitions: jax.Array) -> tuple[jax.Array]:
+    rows = at_pairs(state[:-1], action[:-1], jnp.moveaxis(transitions, 3, 0))  # [S,L-1,*B]
+    return (jnp.moveaxis(rows, 0, 1),)

@@ -22,9 +22,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from cpdpo_jax.common.types import Trajectory
-from cpdpo_jax.kernels import batch_shape, layer, scan_layers_backwards, unrolled_sum, with_layer
+from cpdpo_jax.kernels import layer, scan_layers_backwards, unrolled_sum, with_layer
 from cpdpo_jax.learners.base import Info, Problem
-from cpdpo_jax.learners.estimates import Estimates, empty, observe, visited_pairs
+from cpdpo_jax.learners.estimates import Estimates, empty, observe, visited_pairs, visited_rows
 
 TIE = 1e-9  # values this close, relatively if above 1, are tied; in float32 less than its rounding
 
@@ -63,20 +63,11 @@ def nothing_seen(problem: Problem) -> Statistics:
 
 
 def count(statistics: Statistics, trajectory: Trajectory) -> Statistics:
-    """Count one episode. The transitions, by far the largest array, are touched at the visited rows only."""
-    before = statistics.estimates
-    n_layers, n_states, n_actions, *batch = before.visits.shape
-    state, action = trajectory.state[:-1], trajectory.action[:-1]
-    lane = (jnp.arange(size, dtype=jnp.int32).reshape(-1, *(1,) * (len(batch) - 1 - i)) for i, size in enumerate(batch))
-    layers = jnp.arange(n_layers - 1, dtype=jnp.int32).reshape(-1, *(1,) * len(batch))
-    where = layers, state, action, trajectory.state[1:], *lane
-    transitions = before.transitions.at[where].add(1, mode="promise_in_bounds", unique_indices=True)
-    estimates = observe(before, trajectory)._replace(transitions=transitions)
-    flat = transitions.reshape(n_layers - 1, n_states * n_actions, n_states, *batch)
-    rows = jnp.take_along_axis(flat, (state * n_actions + action)[:, None, None], axis=1)[:, 0]  # [L-1,S,B]
-    deviation = _deviation(rows, statistics.deviation.dtype, axis=1)[:, None, None]
-    visited = visited_pairs(trajectory, n_states, n_actions)[:-1]
-    return Statistics(estimates, jnp.where(visited, deviation, statistics.deviation))
+    """Count one episode; the deviation is made anew at the visited pairs, of which there is one a layer."""
+    estimates = observe(statistics.estimates, trajectory)
+    anew = _deviation(visited_rows(estimates, trajectory), statistics.deviation.dtype, axis=1)[:, None, None]
+    visited = visited_pairs(trajectory.state, trajectory.action, *estimates.visits.shape[1:3])[:-1]
+    return Statistics(estimates, jnp.where(visited, anew, statistics.deviation))
 
 
 def from_estimates(estimates: Estimates) -> Statistics:
@@ -113,50 +104,11 @@ def transition_bonus(deviation: jax.Array, visits: jax.Array, action_mask: jax.A
 
     deviation [L-1,S,A,B], visits (n >= 1) and action_mask [L,S,A,B] -> [L,S,A,B], 0 in the last layer.
     """
-    next_states = action_mask.any(axis=2)[1:].sum(axis=1)[:, None, None]  # how many are real
+    real = action_mask.any(axis=2)[1:].astype(visits.dtype)
+    next_states = unrolled_sum(real.shape[1], lambda y: real[:, y])[:, None, None]  # how many are real
     per_visit = log / visits[:-1]
-    total = 2 * jnp.sqrt(per_visit) * deviation + 14 / 3 * per_visit * next_states.astype(visits.dtype)
+    total = 2 * jnp.sqrt(per_visit) * deviation + 14 / 3 * per_visit * next_states
     return jnp.concatenate([visits.shape[0] * total, jnp.zeros_like(visits[-1:])])
-
-
-def truncated_evaluation(
-    counts: jax.Array, visits: jax.Array, policy: jax.Array, payoff: jax.Array, ceiling: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Q_h(x,a) = clip(v(x,a) + sum_y P_hat(y|x,a) V_{h+1}(y), 0, ceiling_h), V_h(x) = sum_a pi(a|x) Q_h(x,a).
-
-    P_hat = counts [L-1,S,A,S,*B] / visits [L,S,A,*B] (n >= 1); policy [L,S,A,*B], K payoffs [K,L,S,A,*B] with their
-    bonuses, ceiling [K,L,*B] -> (Q [K,L,S,A,*B], V(x_0) [K,*B]). Each payoff is evaluated and truncated apart.
-    """
-    n_layers, n_states, n_actions = policy.shape[:3]
-    pairs = (n_layers, n_states, n_actions)
-    batch = batch_shape(
-        policy.ndim - 3,
-        counts=(counts, (n_layers - 1, *pairs[1:], n_states)),
-        visits=(visits, pairs),
-        policy=(policy, pairs),
-        payoff=(payoff, (None, *pairs)),
-        ceiling=(ceiling, (payoff.shape[0], n_layers)),
-    )
-    per_visit = 1 / visits
-    action_values = jnp.zeros((*payoff.shape[:4], *batch), payoff.dtype)
-    values = jnp.zeros((n_layers, payoff.shape[0], n_states, *batch), payoff.dtype)
-
-    def truncated(k: Any, q: jax.Array, both: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        action_values, values = both
-        clipped = jnp.clip(q, 0, layer(ceiling, k, axis=1)[:, None, None])
-        action_values = with_layer(action_values, k, clipped, axis=1)
-        pi, stored = layer(policy, k), layer(action_values, k, axis=1)
-        return action_values, with_layer(values, k, unrolled_sum(n_actions, lambda a: pi[None, :, a] * stored[:, :, a]))
-
-    def step(k: jax.Array, both: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        arrivals, ahead = layer(counts, k), layer(both[1], k + 1)
-        total = unrolled_sum(n_states, lambda y: arrivals[None, :, :, y].astype(payoff.dtype) * ahead[:, y, None, None])
-        return truncated(k, layer(payoff, k, axis=1) + layer(per_visit, k) * total, both)
-
-    last = jnp.broadcast_to(payoff[:, -1], (payoff.shape[0], n_states, n_actions, *batch))
-    start = truncated(n_layers - 1, last, (action_values, values))
-    action_values, values = scan_layers_backwards(n_layers - 1, n_states, step, start)
-    return action_values, values[0, :, 0]
 
 
 def truncated_plan(

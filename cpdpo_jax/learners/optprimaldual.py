@@ -29,6 +29,7 @@ import numpy as np
 from optax.projections import projection_box
 
 from cpdpo_jax.common.types import Array, Trajectory
+from cpdpo_jax.kernels import truncated_evaluation
 from cpdpo_jax.learners import base, optimistic
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.optimistic import Statistics, count, nothing_seen
@@ -101,7 +102,7 @@ def update(
 
     statistics = count(state.statistics, trajectory)
     payoffs, visits = optimistic.bounded_payoffs(problem, hyper, statistics)
-    action_values, values = optimistic.truncated_evaluation(
+    action_values, values = truncated_evaluation(
         statistics.estimates.transitions,
         visits,
         base.softmax_policy(log_weights, problem.action_mask),

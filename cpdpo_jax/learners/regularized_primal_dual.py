@@ -30,7 +30,7 @@ import numpy as np
 from optax.projections import projection_box
 
 from cpdpo_jax.common.types import Array, Trajectory
-from cpdpo_jax.kernels import unrolled_sum
+from cpdpo_jax.kernels import truncated_evaluation, unrolled_sum
 from cpdpo_jax.learners import base, optimistic, optprimaldual
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.optprimaldual import State
@@ -97,7 +97,7 @@ def update(
     payoffs = optimistic.bound_if_unseen(payoffs, statistics.estimates.visits)
     psi = jnp.where(statistics.estimates.visits > 0, psi, jnp.inf)
     entropy_ceiling = hyper.entropy_ceiling * log_actions * to_go[:1]
-    action_values, values = optimistic.truncated_evaluation(
+    action_values, values = truncated_evaluation(
         statistics.estimates.transitions,
         visits,
         base.softmax_policy(log_weights, problem.action_mask),

@@ -105,7 +105,7 @@ def largest_values(problem: Problem) -> jax.Array:
 def learn(problem: Problem, hyper: Hyperparameters, state: State, trajectory: Trajectory) -> State:
     """One update of the visited pairs, and one more episode of the frame."""
     n_layers, n_states, n_actions = problem.action_mask.shape[:3]
-    visited = visited_pairs(trajectory, n_states, n_actions)
+    visited = visited_pairs(trajectory.state, trajectory.action, n_states, n_actions)
     old = at_pairs(trajectory.state, trajectory.action, state.tables)  # [1+M,L,B]
     n = 1 + at_pairs(trajectory.state, trajectory.action, state.visits)
     rate = (hyper.learning_offset + 1) / (hyper.learning_offset + n.astype(old.dtype))

@@ -34,10 +34,10 @@ import numpy as np
 from optax.projections import projection_non_negative
 
 from cpdpo_jax.common.types import Array, Trajectory
-from cpdpo_jax.kernels.loops import unrolled_sum
+from cpdpo_jax.kernels import truncated_evaluation, unrolled_sum
 from cpdpo_jax.learners import base, optimistic
 from cpdpo_jax.learners.base import Info, Learner, Problem
-from cpdpo_jax.learners.estimates import Estimates, empty, visited_pairs
+from cpdpo_jax.learners.estimates import Estimates, empty, observe, visited_pairs, visited_rows
 from cpdpo_jax.learners.regularized_primal_dual import surprise
 
 
@@ -88,13 +88,10 @@ def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
 
 def count(estimates: Estimates, root_sum: jax.Array, trajectory: Trajectory) -> tuple[Estimates, jax.Array]:
     """Count one episode, and sum_y sqrt(P_hat(y)) = sum_y sqrt(M(y)) / sqrt(n) anew at the visited pairs."""
-    after = optimistic.count(optimistic.Statistics(estimates, root_sum), trajectory).estimates
-    n_layers, n_states, n_actions, *batch = after.visits.shape
-    flat = after.transitions.reshape(n_layers - 1, n_states * n_actions, n_states, *batch)
-    pair = trajectory.state[:-1] * n_actions + trajectory.action[:-1]
-    rows = jnp.take_along_axis(flat, pair[:, None, None], axis=1)[:, 0]  # [L-1,S,B]
-    anew = root_sum_of(rows, root_sum.dtype, axis=1)[:, None, None]
-    return after, jnp.where(visited_pairs(trajectory, n_states, n_actions)[:-1], anew, root_sum)
+    after = observe(estimates, trajectory)
+    anew = root_sum_of(visited_rows(after, trajectory), root_sum.dtype, axis=1)[:, None, None]
+    visited = visited_pairs(trajectory.state, trajectory.action, *after.visits.shape[1:3])[:-1]
+    return after, jnp.where(visited, anew, root_sum)
 
 
 def root_sum_of(counts: jax.Array, dtype: Any, axis: int) -> jax.Array:
@@ -140,7 +137,7 @@ def evaluate(
     payoffs = optimistic.bound_if_unseen(jnp.concatenate([reward, mean[1:] - width]), seen.visits)
     to_go = optimistic.steps_to_go(payoffs)
     ceiling = jnp.concatenate([(1 + tau * jnp.log(problem.n_actions)) * to_go[:1], to_go[1:] + jnp.zeros_like(tau)])
-    action_values, values = optimistic.truncated_evaluation(seen.transitions, visits, policy, payoffs, ceiling)
+    action_values, values = truncated_evaluation(seen.transitions, visits, policy, payoffs, ceiling)
     return action_values, values[1:]
 
 

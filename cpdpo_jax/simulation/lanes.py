@@ -1,9 +1,8 @@
 """Lanes: the (instance, setting, seed) of each run in a block, how a plan is cut into blocks, and their arrays.
 
-Results do not depend on how lanes are cut into blocks of one width: draws are a function of the lane alone, and every
-block is padded to a multiple of `LANE_MULTIPLE`, so that each lane is computed by vector code. Another width is another
-program: at 3 x 3 x 2 the compiler rounds some values otherwise with 32 lanes than with 64. Learners that run on the
-host have narrow blocks without padding.
+Results do not depend on how lanes are cut into blocks: draws are a function of the lane alone, and every block is
+padded to a multiple of `LANE_MULTIPLE`, so that each lane is computed by vector code (tests compare blocks of 32 and 64
+lanes, bit by bit). Learners that run on the host have narrow blocks without padding.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from cpdpo_jax.simulation.rollout import make_model
 
 LANE_MULTIPLE = 32  # narrower blocks are unrolled by the compiler, and then rounded otherwise
 HOST_LANES = 4  # most lanes of a block that runs on the host: small, so that the cores end together
-CACHE_BYTES = 3 * 2**18  # of a block's counts and confidence sets on a CPU core: what stays in the cache
+CPU_LANES = 64  # of a block on a CPU: 32 cost a quarter to a half more per lane, 128 no less
 DEVICE_LANES = 4096  # lanes of a block on an accelerator
 
 
@@ -99,11 +98,19 @@ def bytes_per_lane(shape: Sequence[int]) -> int:
 
 
 def lanes_that_fit(shape: Sequence[int], platform: str) -> int:
-    """The most lanes of a block: on a CPU those that stay in the cache, else those that half of the memory holds."""
+    """The most lanes of a block: `CPU_LANES`, or on an accelerator those that half of its memory holds."""
     if platform == "cpu":
-        return CACHE_BYTES // bytes_per_lane(shape)
+        return CPU_LANES
     memory = _device_memory()
     return DEVICE_LANES if memory is None else min(DEVICE_LANES, memory // 2 // bytes_per_lane(shape))
+
+
+def lanes_that_fit_in_words(shape: Sequence[int], platform: str) -> str:
+    """Where `lanes_that_fit` comes from on an accelerator."""
+    memory, each = _device_memory(), bytes_per_lane(shape)
+    if memory is None:
+        return f"{platform}: at most {DEVICE_LANES:,}, the device does not say what memory it has"
+    return f"{platform}: at most {DEVICE_LANES:,}, and half of {memory / 1e9:.0f} GB holds {memory // 2 // each:,}"
 
 
 def _device_memory() -> int | None:

@@ -11,9 +11,10 @@ import pytest
 import cpdpo_jax as cp
 from cpdpo_jax import cli
 from cpdpo_jax.cli import flags, listing
+from cpdpo_jax.common.words import number
 from cpdpo_jax.simulation import progress
 from cpdpo_jax.sweeps import config
-from cpdpo_jax.sweeps.load import number, table_of
+from cpdpo_jax.sweeps.load import table_of
 
 
 def test_version(capsys):
@@ -34,7 +35,9 @@ def test_list_says_what_can_be_set_and_both_presets_values(capsys):
 
 
 def test_every_hyperparameter_of_every_learner_has_a_meaning():
-    package = [name for name in cp.learners.names() if cp.learners.get(name).update.__module__.startswith("cpdpo_jax")]
+    package = [
+        name for name in cp.learners.names() if (cp.learners.get(name).update.__module__ or "").startswith("cpdpo_jax")
+    ]
     assert len(package) > 8
     silent = [(name, one["name"]) for name in package for one in listing.hyperparameters(cp.learners.get(name))
               if not one["means"]]  # fmt: skip

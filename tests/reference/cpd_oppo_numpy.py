@@ -61,7 +61,8 @@ class Counts:
             if n == 0:
                 beta[k, x, a], w[k, x, a] = 1.0, 0.0 if last else 2.0
             else:
-                h = n * (n + 1) if self.hyper["anytime"] > 0 else self.episodes
+                t = int(self.n[0].sum())  # episodes counted: each visits one pair of the first layer
+                h = t * (t + 1) if self.hyper["anytime"] > 0 else self.episodes
                 common = 8 * h * self.size_x * self.size_a / self.delta
                 payoff = self.hyper["payoff_confidence"] * np.log(common * self.m)
                 row = self.hyper["transition_confidence"] * (len(after) * np.log(2) + np.log(common))

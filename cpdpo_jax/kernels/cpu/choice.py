@@ -13,12 +13,45 @@ import jax.numpy as jnp
 from cpdpo_jax.kernels.cpu.switch import VARIABLE, cpu_acceleration_enabled, warn_once
 from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES
 
+LANES = 16  # of a vector in `episode_form`, whose kernels take whole vectors only
+
 
 def compiled_kernel(name: str, n_states: int, dtype: Any) -> Any:
     """The function `name` of `ffi` where it is the better form for layers of that width, else None."""
     if n_states <= MAX_UNROLLED_STATES or not cpu_acceleration_enabled() or dtype not in (jnp.float32, jnp.float64):
         return None
     return _prepared(name, jnp.dtype(dtype))
+
+
+def replaced_by(name: str, pure: Any, n_states: int, lanes: tuple[int, ...], dtype: Any) -> Any:
+    """`pure`, or the function `name` of `ffi` in its place: the same arguments, each with the lanes as its last axis.
+
+    `lanes` is the batch shape: one axis of whole vectors is what the kernels of `episode_form` take. Up to
+    `MAX_UNROLLED_STATES` states XLA does it all in one function, which is as fast (CPD-OPPO at 5 x 3 x 5) or faster.
+    Under `jax.vmap` and under differentiation it is `pure` again.
+    """
+    fits = n_states > MAX_UNROLLED_STATES and len(lanes) == 1 and lanes[0] % LANES == 0
+    fits &= dtype in (jnp.float32, jnp.float64)
+    kernel = _prepared(name, jnp.dtype(dtype)) if fits and cpu_acceleration_enabled() else None
+    return pure if kernel is None else _replaced(kernel, pure)
+
+
+@functools.cache
+def _replaced(kernel: Any, pure: Any) -> Any:
+    mappable = jax.custom_batching.custom_vmap(lambda *arrays: tuple(kernel(*arrays)))
+
+    @mappable.def_vmap
+    def _(size: int, is_mapped: Any, *arrays: jax.Array) -> Any:
+        results = jax.vmap(pure, in_axes=[0 if mapped else None for mapped in is_mapped])(*arrays)
+        return results, (True,) * len(results)
+
+    call = jax.custom_jvp(mappable)
+
+    @call.defjvp
+    def _(primals: Any, tangents: Any) -> Any:
+        return jax.jvp(pure, primals, tangents)
+
+    return call
 
 
 @functools.cache
@@ -30,9 +63,8 @@ def _prepared(name: str, dtype: Any) -> Any:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         warn_once(
             "kernels",
-            f"numba's kernels can not be used ({reason}), so layers of more than {MAX_UNROLLED_STATES} states run in "
-            f"pure JAX: the same results up to rounding, several times slower; install numba, or set {VARIABLE}=0 to "
-            "say that this is meant.",
+            f"numba's kernels can not be used ({reason}), so everything runs in pure JAX: the same results up to "
+            f"rounding, several times slower; install numba, or set {VARIABLE}=0 to say that this is meant.",
         )
         return None
 

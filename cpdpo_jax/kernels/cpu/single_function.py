@@ -38,6 +38,33 @@ def single_cpu_function(loop: Any, carry: Any) -> tuple[Any, Any]:
     return jax.tree.unflatten(structure, results), reads
 
 
+def one_function(function: Any, arguments: list[jax.Array]) -> Any:
+    """function(arguments) as one function of machine code, or as it is if that can not be.
+
+    As for a loop, what it reads is returned and in use afterwards, if only by a barrier, which costs nothing.
+    """
+
+    @jax.jit
+    def inside(arguments: list[jax.Array]) -> Any:
+        with set_xla_metadata(inlineable="true"):
+            return function(arguments), arguments
+
+    if not all(array.size for array in arguments) or not _takes(jax.make_jaxpr(function)(arguments)):
+        return function(arguments)
+    with set_xla_metadata(xla_cpu_small_call="true", inlineable="false"):
+        answer = inside(arguments)
+    return jax.lax.optimization_barrier(answer)[0]
+
+
+def takes_operation(equation: Any) -> bool:
+    """Whether XLA's CPU compiler has code for an operation inside one function, whatever it reads."""
+    try:
+        _check(equation, [_Kind.VARYING] * len(equation.invars))
+    except (_Refused, KeyError, AttributeError):
+        return False
+    return not any(hasattr(atom, "val") and atom.aval.size > 1 for atom in equation.invars)
+
+
 LARGEST_CONSTANT = 8192  # bytes; XLA keeps those above some 10,000 outside of functions, then looks for them in vain
 
 _WORDS = """abs add and broadcast_in_dim clamp concatenate cond convert_element_type cumsum custom_jvp_call div
@@ -83,9 +110,7 @@ def _walk(jaxpr: Any, consts: Any, arguments: list[_Kind]) -> list[_Kind]:
 
     for equation in jaxpr.eqns:
         name, read = equation.primitive.name, [kind(atom) for atom in equation.invars]
-        if name not in _PLAIN or (name == "scatter" and not _is_one_window(equation)):
-            raise _Refused
-        known = [_walk(*inner) for inner in _inner(equation, read)]
+        known = _check(equation, read)
         if _Kind.VARYING in read or name == "iota" or known:
             made = _Kind.VARYING
         else:
@@ -94,6 +119,14 @@ def _walk(jaxpr: Any, consts: Any, arguments: list[_Kind]) -> list[_Kind]:
         for variable, result in zip(equation.outvars, found, strict=True):
             kinds[variable] = _constant(variable.aval) if result is _Kind.CONSTANT else result
     return [kind(atom) for atom in jaxpr.outvars]
+
+
+def _check(equation: Any, read: list[_Kind]) -> list[list[_Kind]]:
+    """What is known of the results of the programs inside an operation; raises `_Refused`."""
+    name = equation.primitive.name
+    if name not in _PLAIN or (name == "scatter" and not _is_one_window(equation)):
+        raise _Refused
+    return [_walk(*inner) for inner in _inner(equation, read)]
 
 
 def _constant(aval: Any) -> _Kind:

@@ -87,7 +87,7 @@ def test_another_version_of_the_interface_is_refused(accelerated, tmp_path):
 
 
 def test_a_call_frame_of_another_size_is_an_error_not_a_wrong_answer(tmp_path):
-    before = "from cpdpo_jax.kernels.cpu import ffi; ffi._FRAME = 10**6\n"
+    before = "from cpdpo_jax.kernels.cpu import frame; frame._FRAME = 10**6\n"
     variables = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "NUMBA_CACHE_DIR": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-c", before + SCRIPT], env=variables, capture_output=True, text=True, check=False

@@ -1,0 +1,172 @@
+"""A program with foreign calls as few functions of machine code: all that lies between two calls becomes one.
+
+XLA's CPU runtime else runs what is around numba's kernels as some dozens of small functions, each with its own
+bookkeeping and its own pass over memory. Every operation gets the last place at which its results are in time, so that
+as little as possible is handed from one function to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.core
+import jax.extend
+import jax.extend.core
+import numpy as np
+
+from cpdpo_jax.kernels.cpu.single_function import LARGEST_CONSTANT, one_function, takes_operation
+from cpdpo_jax.kernels.cpu.switch import cpu_acceleration_enabled
+
+
+@dataclass(eq=False)
+class _Value:
+    """What an operation reads or makes."""
+
+    array: Any = None  # known from the beginning: an argument, or a constant
+    place: int = 0  # the first function that can read it
+
+    @property
+    def is_small_constant(self) -> bool:
+        """One that XLA may compute with: it stays inside of the functions."""
+        known = self.array is not None and not isinstance(self.array, jax.core.Tracer)
+        return known and self.array.nbytes <= LARGEST_CONSTANT
+
+
+@dataclass(eq=False)
+class _Operation:
+    equation: Any
+    reads: list[_Value]
+    makes: list[_Value]
+    plain: bool
+    place: int = 0  # plain: the function that it is in; foreign: the function that it follows
+    needed: bool = False
+
+
+def in_few_functions(function: Callable[..., Any]) -> Callable[..., Any]:
+    """function(*arguments), a pytree of arrays of such; elsewhere than on an accelerated CPU `function` itself."""
+
+    def run(*arguments: Any) -> Any:
+        if not cpu_acceleration_enabled():
+            return function(*arguments)
+        leaves, structure = jax.tree.flatten(arguments)
+        of_leaves = jax.make_jaxpr(lambda *given: function(*structure.unflatten(given)), return_shape=True)
+        traced, shape = of_leaves(*leaves)
+        try:
+            return jax.tree.structure(shape).unflatten(_evaluated(traced, leaves))
+        except (_AllPlain, AttributeError, KeyError, TypeError):  # the latter: a jax that describes programs otherwise
+            return function(*arguments)
+
+    return run
+
+
+class _AllPlain(Exception):
+    """There is no foreign call."""
+
+
+def _evaluated(traced: Any, leaves: list[Any]) -> list[Any]:
+    """The results of a traced program."""
+    operations: list[_Operation] = []
+    results = _flat(traced.jaxpr, [_Value(one) for one in [*traced.consts, *leaves]], operations)
+    kept = _placed(operations, results)
+    if all(operation.plain for operation in kept):
+        raise _AllPlain
+    values = {read: read.array for operation in kept for read in operation.reads if read.array is not None}
+    values |= {result: result.array for result in results if result.array is not None}
+    _evaluate(kept, results, values)
+    return [values[result] for result in results]
+
+
+def _flat(jaxpr: Any, arguments: list[_Value], operations: list[_Operation]) -> list[_Value]:
+    """The program's operations one after the other, functions with foreign calls inside taken apart."""
+    values = dict(zip([*jaxpr.constvars, *jaxpr.invars], arguments, strict=True))
+
+    def value(atom: Any) -> _Value:
+        return _Value(np.asarray(atom.val)) if hasattr(atom, "val") else values[atom]
+
+    for equation in jaxpr.eqns:
+        reads, plain = [value(atom) for atom in equation.invars], takes_operation(equation)
+        if equation.primitive.name == "jit" and not plain:
+            inner = equation.params["jaxpr"]
+            makes = _flat(inner.jaxpr, [*map(_Value, inner.consts), *reads], operations)
+        else:
+            makes = [_Value() for _ in equation.outvars]
+            operations.append(_Operation(equation, reads, makes, plain))
+        values |= dict(zip(equation.outvars, makes, strict=True))
+    return [value(atom) for atom in jaxpr.outvars]
+
+
+def _placed(operations: list[_Operation], results: list[_Value]) -> list[_Operation]:
+    """The operations that are needed, each with its place: first the earliest, then the latest possible."""
+    wanted = set(results)
+    for operation in reversed(operations):
+        operation.needed = not wanted.isdisjoint(operation.makes)
+        if operation.needed:
+            wanted |= set(operation.reads)
+    kept = [operation for operation in operations if operation.needed]
+    for operation in kept:
+        operation.place = max((one.place for one in operation.reads), default=0)
+        for made in operation.makes:
+            made.place = operation.place + (not operation.plain)
+    last = max((made.place for operation in kept for made in operation.makes), default=0)
+    latest: dict[_Value, int] = {}
+    for operation in reversed(kept):
+        if operation.plain:
+            operation.place = min((latest.get(made, last) for made in operation.makes), default=last)
+        for read in operation.reads:
+            latest[read] = min(latest.get(read, last), operation.place)
+    return kept
+
+
+def _evaluate(operations: list[_Operation], results: list[_Value], values: dict[_Value, Any]) -> None:
+    """Function by function, and the foreign calls that follow each."""
+    for place in range(1 + max(operation.place for operation in operations)):
+        inside = [operation for operation in operations if operation.plain and operation.place == place]
+        calls = [operation for operation in operations if not operation.plain and operation.place == place]
+        later = [operation for operation in operations if operation.place > place] + calls
+        if inside:
+            _run_function(inside, _used(later, results), values)
+        for operation in calls:
+            _run([operation], values)
+
+
+def _used(operations: Iterable[_Operation], results: list[_Value]) -> set[_Value]:
+    return {one for operation in operations for one in operation.reads} | set(results)
+
+
+def _run_function(operations: list[_Operation], used: set[_Value], values: dict[_Value, Any]) -> None:
+    made = {one for operation in operations for one in operation.makes}
+    outside = dict.fromkeys(one for operation in operations for one in operation.reads if one not in made)
+    constants = {one: one.array for one in outside if one.is_small_constant}
+    reads = [one for one in outside if one not in constants]
+    gives = [one for operation in operations for one in operation.makes if one in used]
+
+    def inside(given: list[Any]) -> list[Any]:
+        here = constants | dict(zip(reads, given, strict=True))
+        _run(operations, here)
+        return [here[one] for one in gives]
+
+    values |= dict(zip(gives, one_function(inside, [values[one] for one in reads]), strict=True))
+
+
+def _run(operations: list[_Operation], values: dict[_Value, Any]) -> None:
+    for operation in operations:
+        answers = _function_of(operation.equation)(*(values[one] for one in operation.reads))
+        values |= dict(zip(operation.makes, answers, strict=True))
+
+
+def _function_of(equation: Any) -> Callable[..., list[Any]]:
+    """One operation as a function of all that it reads."""
+    core = jax.extend.core
+    reads = list(dict.fromkeys(atom for atom in equation.invars if not hasattr(atom, "val")))
+    about = core.DebugInfo("one operation", equation.primitive.name, ("",) * len(reads), ("",) * len(equation.outvars))
+    program = core.Jaxpr((), reads, equation.outvars, [equation], debug_info=about)
+    function = core.jaxpr_as_fun(core.ClosedJaxpr(program, ()))
+
+    def run(*given: Any) -> list[Any]:
+        known = {atom: one for atom, one in zip(equation.invars, given, strict=True) if not hasattr(atom, "val")}
+        return function(*(known[atom] for atom in reads))
+
+    return run

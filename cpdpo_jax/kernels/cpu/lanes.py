@@ -1,0 +1,139 @@
+"""Sixteen lanes as one value in numba's code: loads, stores and arithmetic that stay in a register.
+
+numba can not say that arrays do not overlap, so it keeps running sums in memory and reads them in every step. A value
+of type `Lanes` is an LLVM vector: the compiler cuts it to what the CPU has, and a lane's bits do not depend on the
+lanes beside it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic, models, register_model
+
+LANES = 16
+
+_INDEX = ir.IntType(32)
+
+
+class Lanes(types.Type):
+    """Sixteen numbers of one type."""
+
+    def __init__(self, dtype: Any) -> None:
+        self.dtype = dtype
+        super().__init__(name=f"Lanes({dtype})")
+
+
+def _element(dtype: Any) -> Any:
+    return {types.float32: ir.FloatType(), types.float64: ir.DoubleType()}[dtype]
+
+
+@register_model(Lanes)
+class _Model(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: Lanes) -> None:
+        super().__init__(manager, kind, ir.VectorType(_element(kind.dtype), LANES))
+
+
+def _splat(builder: Any, value: Any) -> Any:
+    kind = ir.VectorType(value.type, LANES)
+    nothing = ir.Constant(kind, ir.Undefined)
+    first = builder.insert_element(nothing, value, ir.Constant(_INDEX, 0))
+    return builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(_INDEX, LANES), [0] * LANES))
+
+
+def _place(context: Any, builder: Any, kind: Any, array: Any, at: Any) -> Any:
+    data = context.make_array(kind)(context, builder, array).data
+    pointer = builder.gep(data, [at])
+    return builder.bitcast(pointer, ir.VectorType(data.type.pointee, LANES).as_pointer())
+
+
+@intrinsic
+def load(typingctx: Any, array: Any, at: Any) -> Any:
+    """Elements at..at+15 of an array's memory."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        value = builder.load(_place(context, builder, signature.args[0], *args))
+        value.align = signature.args[0].dtype.bitwidth // 8
+        return value
+
+    return Lanes(array.dtype)(array, types.int64), codegen
+
+
+@intrinsic
+def load_counts(typingctx: Any, array: Any, at: Any, like: Any) -> Any:
+    """Elements at..at+15 of an array of whole numbers, as the type of the array `like`."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        value = builder.load(_place(context, builder, signature.args[0], args[0], args[1]))
+        value.align = signature.args[0].dtype.bitwidth // 8
+        return builder.sitofp(value, ir.VectorType(_element(signature.args[2].dtype), LANES))
+
+    return Lanes(like.dtype)(array, types.int64, like), codegen
+
+
+@intrinsic
+def store(typingctx: Any, value: Any, array: Any, at: Any) -> Any:
+    """Write elements at..at+15 of an array's memory."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        place = _place(context, builder, signature.args[1], args[1], args[2])
+        builder.store(args[0], place).align = signature.args[1].dtype.bitwidth // 8
+        return context.get_dummy_value()
+
+    return types.void(value, array, types.int64), codegen
+
+
+@intrinsic
+def spread(typingctx: Any, array: Any, at: Any) -> Any:
+    """Element `at` of an array's memory in all lanes."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        return _splat(builder, builder.load(builder.gep(data, [args[1]])))
+
+    return Lanes(array.dtype)(array, types.int64), codegen
+
+
+@intrinsic
+def zero(typingctx: Any, array: Any) -> Any:
+    """0 in all lanes, of the type of an array."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return ir.Constant(ir.VectorType(_element(signature.args[0].dtype), LANES), [0.0] * LANES)
+
+    return Lanes(array.dtype)(array), codegen
+
+
+@intrinsic
+def add(typingctx: Any, x: Any, y: Any) -> Any:
+    """x + y."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.fadd(*args)
+
+    return x(x, y), codegen
+
+
+@intrinsic
+def multiply_add(typingctx: Any, x: Any, y: Any, z: Any) -> Any:
+    """x y + z, rounded once where the CPU can."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        product = builder.fmul(args[0], args[1], flags=("contract",))
+        return builder.fadd(product, args[2], flags=("contract",))
+
+    return x(x, y, z), codegen
+
+
+@intrinsic
+def clip(typingctx: Any, x: Any, low: Any, high: Any) -> Any:
+    """min(max(x, low), high); what is no number stays none."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        x, low, high = args
+        x = builder.select(builder.fcmp_ordered("<", x, low), low, x)
+        return builder.select(builder.fcmp_ordered(">", x, high), high, x)
+
+    return x(x, low, high), codegen
