@@ -1,6 +1,6 @@
 """Faults: kills, full disks, damaged files, mistakes, odd learners, many seeds and calls, with a table of the ends.
 
-python -m experiments.faults [--quick] [PART...]        parts: mutations mistakes kills load files learners
+python -m experiments.faults [--quick] [PART...]        parts: mutations mistakes kills disk load files learners
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ PARTS: dict[str, Callable[[bool, Path], list[Row]]] = {
     "mutations": mutations.run,
     "mistakes": mistakes.run,
     "kills": kills.run,
+    "disk": kills.disk,
     "load": load.run,
     "files": files.run,
     "learners": odd_learners,
