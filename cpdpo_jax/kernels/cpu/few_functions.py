@@ -27,12 +27,12 @@ class _Value:
 
     array: Any = None  # known from the beginning: an argument, or a constant
     place: int = 0  # the first function that can read it
+    varies: bool = False  # with the arguments: XLA can not compute it when it compiles
 
     @property
-    def is_small_constant(self) -> bool:
-        """One that XLA may compute with: it stays inside of the functions."""
-        known = self.array is not None and not isinstance(self.array, jax.core.Tracer)
-        return known and self.array.nbytes <= LARGEST_CONSTANT
+    def is_constant(self) -> bool:
+        """Given by the program itself."""
+        return self.array is not None and not isinstance(self.array, jax.core.Tracer)
 
 
 @dataclass(eq=False)
@@ -56,14 +56,14 @@ def in_few_functions(function: Callable[..., Any]) -> Callable[..., Any]:
         traced, shape = of_leaves(*leaves)
         try:
             return jax.tree.structure(shape).unflatten(_evaluated(traced, leaves))
-        except (_AllPlain, AttributeError, KeyError, TypeError):  # the latter: a jax that describes programs otherwise
+        except (_Refused, AttributeError, KeyError, TypeError):  # the latter: a jax that describes programs otherwise
             return function(*arguments)
 
     return run
 
 
-class _AllPlain(Exception):
-    """There is no foreign call."""
+class _Refused(Exception):
+    """There is no foreign call, or a function would be handed a constant: XLA ends the process on that."""
 
 
 def _evaluated(traced: Any, leaves: list[Any]) -> list[Any]:
@@ -71,9 +71,11 @@ def _evaluated(traced: Any, leaves: list[Any]) -> list[Any]:
     operations: list[_Operation] = []
     results = _flat(traced.jaxpr, [_Value(one) for one in [*traced.consts, *leaves]], operations)
     kept = _placed(operations, results)
-    if all(operation.plain for operation in kept):
-        raise _AllPlain
-    values = {read: read.array for operation in kept for read in operation.reads if read.array is not None}
+    reads = [read for operation in kept for read in operation.reads]
+    too_large = any(read.is_constant and read.array.nbytes > LARGEST_CONSTANT for read in reads)
+    if too_large or all(one.plain for one in kept) or not all(one.plain or one.makes[0].varies for one in kept):
+        raise _Refused
+    values = {read: read.array for read in reads if read.array is not None}
     values |= {result: result.array for result in results if result.array is not None}
     _evaluate(kept, results, values)
     return [values[result] for result in results]
@@ -110,6 +112,7 @@ def _placed(operations: list[_Operation], results: list[_Value]) -> list[_Operat
         operation.place = max((one.place for one in operation.reads), default=0)
         for made in operation.makes:
             made.place = operation.place + (not operation.plain)
+            made.varies = any(one.varies or isinstance(one.array, jax.core.Tracer) for one in operation.reads)
     last = max((made.place for operation in kept for made in operation.makes), default=0)
     latest: dict[_Value, int] = {}
     for operation in reversed(kept):
@@ -139,7 +142,7 @@ def _used(operations: Iterable[_Operation], results: list[_Value]) -> set[_Value
 def _run_function(operations: list[_Operation], used: set[_Value], values: dict[_Value, Any]) -> None:
     made = {one for operation in operations for one in operation.makes}
     outside = dict.fromkeys(one for operation in operations for one in operation.reads if one not in made)
-    constants = {one: one.array for one in outside if one.is_small_constant}
+    constants = {one: one.array for one in outside if one.is_constant}  # XLA may compute with them
     reads = [one for one in outside if one not in constants]
     gives = [one for operation in operations for one in operation.makes if one in used]
 
