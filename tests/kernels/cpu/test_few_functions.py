@@ -29,14 +29,15 @@ def arrays() -> tuple[jax.Array, jax.Array, jax.Array]:
 def between_calls(transition: jax.Array, policy: jax.Array, payoff: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Plain, foreign, plain, foreign, plain; an argument that only seems to be read; a small constant."""
     first = root_value(transition, policy * 0.5 + policy * policy * 0.5, payoff)
-    again = root_value(transition, policy, payoff * (1 + first.mean()))
+    again = root_value(transition, policy, payoff * (1 + first[0, 0]))
     return first + again * 2 + LARGE[None, :32], 0 * policy[0, 0, 0] + jnp.arange(32, dtype=jnp.float32)
 
 
 def test_there_are_as_many_functions_as_there_are_gaps():
     text = jax.jit(in_few_functions(between_calls)).lower(*arrays()).as_text()
     assert text.count("cpdpo_jax_root_value") == 2
-    assert 2 <= text.count("xla_cpu_small_call") <= 3
+    assert "xla_cpu_small_call" in text
+    assert text.count("call @inside") == 3
     with cpu_acceleration(False):
         assert "xla_cpu_small_call" not in jax.jit(in_few_functions(between_calls)).lower(*arrays()).as_text()
 
