@@ -9,18 +9,18 @@ from experiments.common import Cell
 
 Variant = tuple[str, str, dict[str, Any]]  # what is changed, how, and the setting
 
-FIXED = {"adaptive_rate": 0.0}
+ADAPTIVE = {"adaptive_rate": 1.0}
 SMALL = {"dual_cap": "x0.01", "policy_rate": "x10"}  # the rate is for the first cap, and falls as the cap doubles
 VARIANTS: list[Variant] = [
     ("tuned", "", {}),
-    ("adaptive rate", "x0.1", {"policy_rate": "x0.1"}),
-    ("adaptive rate", "x0.3", {"policy_rate": "x0.3"}),
-    ("adaptive rate", "x3", {"policy_rate": "x3"}),
-    ("adaptive rate", "x10", {"policy_rate": "x10"}),
-    ("fixed rate", "1 (theory)", FIXED | {"policy_rate": "x1.25"}),  # the preset has 0.8 of the theory's
-    ("fixed rate", "30 x theory", FIXED | {"policy_rate": "x37.5"}),
-    ("fixed rate", "100 x theory", FIXED | {"policy_rate": "x125"}),
-    ("fixed rate", "300 x theory", FIXED | {"policy_rate": "x375"}),
+    ("rate", "x0.1", {"policy_rate": "x0.1"}),
+    ("rate", "x0.3", {"policy_rate": "x0.3"}),
+    ("rate", "x3", {"policy_rate": "x3"}),
+    ("rate", "x10", {"policy_rate": "x10"}),
+    ("rate", "1 (theory)", {"policy_rate": f"x{1 / 32}"}),  # the preset has 32 times the theory's
+    ("adaptive rate", "0.3 x theory", ADAPTIVE | {"policy_rate": f"x{0.3 / 32}"}),
+    ("adaptive rate", "1 (theory)", ADAPTIVE | {"policy_rate": f"x{1 / 32}"}),
+    ("adaptive rate", "3 x theory", ADAPTIVE | {"policy_rate": f"x{3 / 32}"}),
     ("multipliers' cap", "x0.1", {"dual_cap": "x0.1"}),
     ("multipliers' cap", "x0.4", {"dual_cap": "x0.4"}),
     ("multipliers' cap", "x1.67 (theory)", {"dual_cap": "x1.67"}),
@@ -32,8 +32,8 @@ VARIANTS: list[Variant] = [
     ("transition confidence", "x10", {"transition_confidence": "x10"}),
     ("transition confidence", "1 (theory)", {"transition_confidence": 1.0}),
     ("payoff confidence", "off (0)", {"payoff_confidence": 0.0}),
-    ("payoff confidence", "x10", {"payoff_confidence": "x10"}),
     ("payoff confidence", "x100", {"payoff_confidence": "x100"}),
+    ("payoff confidence", "x10,000", {"payoff_confidence": "x10000"}),
     ("payoff confidence", "1 (theory)", {"payoff_confidence": 1.0}),
     ("anytime", "on", {"anytime": 1.0}),
 ]

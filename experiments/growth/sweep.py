@@ -1,7 +1,5 @@
 """What is run: learners on groups of random CMDPs, every T a run of its own with its own learning rates.
 
-`cpd_oppo` has two settings: the tuned preset, whose widths were chosen at T = 10^5, and the same with 100 times the
-logarithm of the payoffs ("wide"): wide enough that no seed passes over a good action for ever.
 `ghosh` is for one constraint; an episode of it costs 26 times that of the others, so it stops a decade earlier.
 """
 
@@ -11,9 +9,8 @@ from typing import Any, NamedTuple
 
 from experiments.common import Cell
 
-LEARNERS = ("cpd_oppo", "cpd_oppo_wide", "cpdpo", "optprimaldual", "uopt_rpgpd", "regularized_primal_dual", "ghosh")
-LONG = ("cpd_oppo_wide", "cpdpo", "optprimaldual")  # to T = 10^7
-WIDE = {"cpd_oppo_wide": ("cpd_oppo", {"payoff_confidence": "x100"})}  # label -> learner, setting
+LEARNERS = ("cpd_oppo", "cpdpo", "optprimaldual", "uopt_rpgpd", "regularized_primal_dual", "ghosh")
+LONG = ("cpd_oppo", "cpdpo", "optprimaldual", "uopt_rpgpd")  # to T = 10^7
 LAST = {"ghosh": 10**5}  # the largest T of a learner
 SIZES = {"name": "random", "layers": 5, "states": 5, "actions": 3, "rho": 0.5, "key": 1}
 TINY = {"name": "random", "layers": 3, "states": 2, "actions": 2, "rho": 0.1, "key": 2}
@@ -60,9 +57,8 @@ def groups(scale: str) -> list[Group]:
 
 def cell(group: Group, learner: str, episodes: int) -> Cell:
     """One learner at one T."""
-    name, setting = WIDE.get(learner, (learner, "tuned"))
-    options = {"episodes": episodes, "seeds": group.seeds, "checkpoints": 20, "settings": setting}
-    return Cell(f"{group.name}-{learner}-{episodes}", name, group.environment, options)
+    options = {"episodes": episodes, "seeds": group.seeds, "checkpoints": 20}
+    return Cell(f"{group.name}-{learner}-{episodes}", learner, group.environment, options)
 
 
 def cells(scale: str) -> list[Cell]:
