@@ -62,10 +62,10 @@ class Demo(Common):
 
     out: Path = Path("runs/demo")
     """run directory"""
-    episodes: int = 50_000
-    """T"""
-    seeds: int = 64
-    """independent runs"""
+    episodes: Annotated[str, _flag("T")] = "50000"
+    """number of episodes (50000)"""
+    seeds: Annotated[str, _flag("N|LIST")] = "64"
+    """how many seeds, or which (64)"""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,8 @@ class Run(Common):
       settings      "tuned", "theory", { HYPERPARAMETER = value, list or "x2" }, a list of these, or a table by learner
       imports       files or modules of your own that register learners and environments
       block         seeds of a block, a multiple of 32
-      key, checkpoints, rho, delta, horizon, monitor, dtype: as the flags of these names
+      slurm         a table for --on slurm: jobs, partition, account, time, memory, ... (docs/clusters.md)
+      key, checkpoints, rho, delta, horizon, monitor, safety, dtype: as the flags of these names
     """
 
     file: Positional[Annotated[str, _flag("FILE.toml")]] = ""
@@ -171,7 +172,9 @@ class Report(Common):
     out: Annotated[str, _flag("DIR")] = ""
     """where to (the first run directory)"""
     no_figures: Annotated[bool, _flag("")] = False
-    """only report.html"""
+    """no figures, only report.html"""
+    csv: Annotated[bool, _flag("")] = False
+    """also curves.csv: every seed at every checkpoint"""
     units: Annotated[Literal["source", "learner"], _flag("source|learner")] = "source"
     """of the CMDP's source, or the learner's, where rewards and costs lie in [0, 1]"""
     json: Annotated[bool, _flag("")] = False
@@ -210,18 +213,18 @@ class List(Common):
 
 @dataclass(frozen=True)
 class Bench(Common):
-    """Speed: CPD-PO beside a hand-written anchor and naive programs, all learners, where the time goes.
+    """Speed: CPD-PO and CPD-OPPO beside hand-written anchors and naive programs, all learners, where the time goes.
 
     examples:
       cpdpo bench --quick
-      cpdpo bench --anchor anchor.cpp --sizes 5,5,3,2 8,8,4,2 --seeds 8 512
+      cpdpo bench --anchor cpdpo=a.cpp cpd_oppo=b.cpp --sizes 5,5,3,2 8,8,4,2 --seeds 8 512
       cpdpo bench --scaling
     """
 
-    anchor: Annotated[str, _flag("FILE.cpp")] = ""
-    """C++ program to compare with; needs a C++ compiler"""
+    anchor: Annotated[Many, _flag("LEARNER=FILE.cpp...")] = ()
+    """C++ programs to compare learners with (FILE.cpp alone: cpdpo); needs a C++ compiler"""
     sizes: Annotated[Many, _flag("L,S,A,M...")] = ()
-    """layers, states, actions and constraints (five sizes from 3,3,2,1 to 20,20,5,1)"""
+    """layers, states, actions and constraints (seven sizes from 3,3,2,1 to 20,20,5,1)"""
     seeds: Annotated[Many, _flag("N...")] = ()
     """numbers of seeds; up to 8 run on one core (8 64 512)"""
     part: Annotated[Many, _flag("NAME...")] = ()
@@ -229,7 +232,7 @@ class Bench(Common):
     target: Annotated[str, _flag("h100|a100")] = ""
     """part device: compile for this GPU (needs jax's CUDA plugin, no GPU); else a stand-in is counted"""
     learner: Annotated[Many, _flag("NAME...")] = ()
-    """part device with a target: of these learners (cpdpo cpd_oppo)"""
+    """parts speed, flame, and device with a target: of these learners (cpdpo cpd_oppo)"""
     scaling: Annotated[bool, _flag("")] = False
     """only throughput against seeds (1 to 4096) and cores"""
     memory: Annotated[bool, _flag("")] = False
@@ -252,3 +255,4 @@ Command = (
     | Annotated[List, subcommand("list")]
     | Annotated[Bench, subcommand("bench")]
 )
+COMMANDS = ("demo", "run", "resume", "status", "report", "solve", "list", "bench")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import signal
 import sys
@@ -11,9 +10,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cpdpo_jax.cli import arguments, demo
+from cpdpo_jax.cli import arguments, demo, flags, status
+from cpdpo_jax.cli.saying import say, warn
+from cpdpo_jax.common.words import did_you_mean
 from cpdpo_jax.sweeps import config as configuration
-from cpdpo_jax.sweeps import imports, integrity
+from cpdpo_jax.sweeps import fitting, imports
 from cpdpo_jax.sweeps.config import Config
 from cpdpo_jax.sweeps.shards import parse
 from cpdpo_jax.sweeps.store import Store
@@ -27,8 +28,9 @@ def run(asked: Any) -> int:
 def _demo(asked: arguments.Demo) -> int:
     from cpdpo_jax.sweeps.load import in_units, load_runs, rows
 
-    config = configuration.build(demo.TABLE | {"episodes": asked.episodes, "seeds": asked.seeds})
-    _say("A CMDP on which averages deceive, and a random one: our own learner, CPD-PO and two rivals.")
+    size = {"episodes": flags.whole("episodes", asked.episodes), "seeds": flags.seeds(asked.seeds)}
+    config = configuration.build(demo.TABLE | size)
+    say("A CMDP on which averages deceive, and a random one: our own learner, CPD-PO and two rivals.")
     code = _execute(config, asked.out, arguments.Resume(asked.out))
     if code:
         return code
@@ -38,65 +40,13 @@ def _demo(asked: arguments.Demo) -> int:
 
 def _run(asked: arguments.Run) -> int:
     table = configuration.read(Path(asked.file)) if asked.file else {}
-    table |= _flags(asked)
+    table |= flags.table(asked)
     config = configuration.build(table, asked.file or "the command line")
     name = Path(asked.file).stem if asked.file else "-".join(config.learners)
     out = Path(asked.out) if asked.out else Path("runs") / name
     if asked.dry_run:
         return _dry_run(config, out, asked.json)
     return _execute(config, out, asked)
-
-
-def _flags(asked: arguments.Run) -> dict[str, Any]:
-    """What was given by flags, under the names of the file."""
-    table: dict[str, Any] = {}
-    if asked.learner:
-        table["learners"] = list(asked.learner)
-    if asked.env:
-        table["environments"] = [configuration.parse_environment(one) for one in asked.env]
-    if asked.episodes:
-        table["episodes"] = [_whole("episodes", one) for one in asked.episodes]
-    if asked.setting or asked.set:
-        table["settings"] = _settings(asked)
-    if asked.imports:
-        table["imports"] = list(asked.imports)
-    if asked.seeds:
-        table["seeds"] = _seeds(asked.seeds)
-    given = vars(asked.simulation).items()
-    return table | {name: configuration.parse_value(text) for name, text in given if text}
-
-
-def _settings(asked: arguments.Run) -> list[Any]:
-    values: dict[str, Any] = {}
-    for one in asked.set:
-        name, equals, rest = one.partition("=")
-        if not equals:
-            raise ValueError(f"--set {one!r} is not NAME=VALUE.")
-        if name in values:
-            raise ValueError(f"--set gives {name!r} twice; give its values together: {name}=A,B.")
-        values[name] = [configuration.parse_value(value) for value in rest.split(",")]
-    presets = asked.setting or ("tuned",)
-    return [{"preset": preset, **values} if values else preset for preset in presets]
-
-
-def _whole(name: str, text: str) -> int:
-    try:
-        return int(float(text)) if float(text).is_integer() else int(text)
-    except (ValueError, OverflowError):
-        raise ValueError(f"{name} = {text!r} is not a whole number.") from None
-
-
-def _seeds(text: str) -> int | list[int]:
-    """How many ("64"), or which: "5,7,9", or "64-127"."""
-    if not re.search(r",|\d\s*-", text):
-        return _whole("seeds", text)
-    chosen: list[int] = []
-    for part in filter(None, text.replace(" ", "").split(",")):
-        first, dash, last = part.partition("-")
-        if not first.isdigit() or (dash and not last.isdigit()) or (dash and int(last) < int(first)):
-            raise ValueError(f"seeds = {text!r}: {part!r} is no seed and no range; give 64, or 5,7,9, or 64-127.")
-        chosen += range(int(first), int(last or first) + 1)
-    return chosen
 
 
 def _resume(asked: arguments.Resume) -> int:
@@ -121,18 +71,18 @@ def _execute(config: Config, out: Path, asked: arguments.Run | arguments.Resume)
         shard=shard,
         lock=not asked.no_lock,
         where=_where(asked.where),
-        say=_say,
-        warn=_warn,
+        say=say,
+        warn=warn,
     )
     if not done.finished:
-        _say(f"stopped; go on with: cpdpo resume {out}{f' --shard {shard}' if shard else ''}")
+        say(f"stopped; go on with: cpdpo resume {out}{f' --shard {shard}' if shard else ''}")
         return 130
     table, ran = rows(in_units(load_runs([done.store]))), done.blocks - done.before
     if as_json:
         print(json.dumps({"directory": str(out), "blocks": done.blocks, "ran": ran, "rows": table}))
     else:
         print(table_of(table, shutil.get_terminal_size().columns if sys.stdout.isatty() else 0))
-    _say(f"{ran} blocks in {time.perf_counter() - started:.1f} s. Figures: cpdpo report {out}")
+    say(f"{ran} blocks in {time.perf_counter() - started:.1f} s. Figures: cpdpo report {out}")
     bad = sum(row["non_finite"] for row in table)
     if bad:
         raise FloatingPointError(f"{bad} runs had values that are not finite; their curves end there.")
@@ -147,20 +97,25 @@ def _where(asked: arguments.Where) -> Any:
 
 
 def _dry_run(config: Config, out: Path, as_json: bool) -> int:
+    from cpdpo_jax.sweeps.packing import lanes_in_words
     from cpdpo_jax.sweeps.provenance import rounding
     from cpdpo_jax.sweeps.runner import probe
-    from cpdpo_jax.sweeps.specification import expand
+    from cpdpo_jax.sweeps.specification import expand, kind
 
     rounding()  # is jax there, with a device?
     blocks = expand(config)
     store = Store(out)
-    store.check(config, blocks)
+    fitting.check(store, config, blocks)
     todo = {key: block for key, block in blocks.items() if not (store.exists and store.is_done(key))}
-    _say("measuring a fraction of a second of each kind of block ...")
-    measured = probe(todo)
+    kinds = len({kind(block) for block in todo.values()})
+    say(f"compiling {kinds} kinds of blocks, some seconds each, which the run need not do again, and trying each ...")
+    measured, lanes = probe(todo), lanes_in_words(todo)
     if as_json:
-        print(json.dumps({"directory": str(out), "blocks": len(blocks), "to_run": len(todo), **measured._asdict()}))
+        counts = {"directory": str(out), "blocks": len(blocks), "to_run": len(todo), "lanes": lanes}
+        print(json.dumps(counts | measured._asdict()))
         return 0
+    for line in lanes:
+        print(f"  {line}")
     for name, value in measured.microseconds.items():
         print(f"  {name}: {value:.2f} microseconds per seed and episode on one core")
     print(
@@ -177,49 +132,6 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-def _status(asked: arguments.Status) -> int:
-    if not asked.directories:
-        raise ValueError("status needs a run directory; give the --out of a `cpdpo run`.")
-    stores = [Store(path).require() for path in asked.directories]
-    bad = [one for store in stores for one in integrity.look(store)]
-    lost = {path for path, _ in bad}
-    blocks = {key: block for store in stores for key, block in store.blocks.items()}
-    done = {key for key in blocks if any(store.is_done(key) and store.result_path(key) not in lost for store in stores)}
-    begun = {
-        key: max(0 if store.checkpoint_path(key) in lost else store.episodes_done(key) for store in stores)
-        for key in blocks
-        if key not in done
-    }
-    begun = {key: n for key, n in begun.items() if n}
-    total = sum(block["episodes"] * len(block["seeds"]) for block in blocks.values())
-    ran = sum(blocks[key]["episodes"] * len(blocks[key]["seeds"]) for key in done)
-    ran += sum(n * len(blocks[key]["seeds"]) for key, n in begun.items())
-    running = "; ".join(holder for store in stores if (holder := store.holder())) or None
-    where = " ".join(map(str, asked.directories))
-    if asked.json:
-        state = "running" if running else "finished" if len(done) == len(blocks) else "stopped"
-        counts = {"blocks": len(blocks), "finished": len(done), "begun": begun, "fraction": ran / max(total, 1)}
-        counts["damaged"] = [str(path) for path, _ in bad]
-        print(json.dumps({"directory": where, "state": state, "running": running, **counts}))
-        return 2 if bad else 0
-    print(f"{where}: {len(done)} of {len(blocks)} blocks finished, {len(begun)} begun; {ran / total:.1%} of all")
-    for key, n in begun.items():
-        block = blocks[key]
-        what = f"{block['learner']} on {configuration.show_environment(block['environment'])}"
-        print(f"  {what}, {block['setting']['label']}, seeds {block['seeds'][0]}-{block['seeds'][-1]}: "
-              f"{n:,} of {block['episodes']:,} episodes")  # fmt: skip
-    if running:
-        print(f"running: {running}")
-    elif len(done) < len(blocks):
-        print(f"not running; go on with: cpdpo resume {where}")
-    for store in stores:
-        if store.kinds_of_machine > 1:
-            print(f"{store.path} was run on {store.kinds_of_machine} kinds of machine, which may round otherwise")
-    for _, told in bad:
-        _warn(told)
-    return 2 if bad else 0
-
-
 def _report(asked: arguments.Report) -> int:
     from cpdpo_jax.sweeps import report
 
@@ -227,11 +139,11 @@ def _report(asked: arguments.Report) -> int:
         raise ValueError("report needs a run directory; give the --out of a `cpdpo run`.")
     stores = [Store(path).require() for path in asked.directories]
     out = Path(asked.out) if asked.out else asked.directories[0]
-    written = report.write(stores, out, say=_say, units=asked.units, draw=not asked.no_figures)
+    written = report.write(stores, out, say=say, units=asked.units, draw=not asked.no_figures, csv=asked.csv)
     if asked.json:
         print(json.dumps(written))
     else:
-        print(f"report: {written['report']}")
+        print(f"report: {written['report']}" + (f", table: {written['csv']}" if asked.csv else ""))
     return 0
 
 
@@ -263,6 +175,10 @@ def _list(asked: arguments.List) -> int:
     from cpdpo_jax import learners
 
     if asked.name:
+        if asked.name not in learners.names():
+            known = [*envs.names(), *learners.names()]
+            hint = did_you_mean(asked.name, known) or "cpdpo list names them all."
+            raise ValueError(f"no learner and no environment is called {asked.name!r}; {hint}")
         learner = learners.get(asked.name)
         text, extra = listing.about(learner), learner.extra_knowledge
         if asked.json:
@@ -277,12 +193,13 @@ def _list(asked: arguments.List) -> int:
         known = {"environments": list(envs.names()), "learners": learners.names(), "extra_knowledge": extra}
         print(json.dumps(known))
     else:
-        print("environments:\n  " + envs.help().replace("\n", "\n  "))
-        print("learners:")
-        for name in learners.names():
-            learner = learners.get(name)
-            extra = f" (extra knowledge: {learner.extra_knowledge})" if learner.extra_knowledge else ""
-            print(f"  {name:24}{listing.about(learner).partition(chr(10))[0]}{extra}")
+        first = {name: envs.help(name).partition("\n")[0].removeprefix(f"{name}: ") for name in envs.names()}
+        print("environments:\n" + listing.lines(first))
+        of = {name: learners.get(name) for name in learners.names()}
+        first = {name: listing.about(one).partition("\n")[0] for name, one in of.items()}
+        handed = {name: f" (is handed {one.extra_knowledge})" for name, one in of.items() if one.extra_knowledge}
+        print("learners:\n" + listing.lines({name: text + handed.get(name, "") for name, text in first.items()}))
+        print("More on each, and what can be set: cpdpo list NAME")
     return 0
 
 
@@ -292,21 +209,11 @@ def _bench(asked: arguments.Bench) -> int:
     return bench.run(asked)
 
 
-def _say(text: str) -> None:
-    """A remark for a person, on a terminal or in a log; results go to stdout."""
-    print(text, file=sys.stderr, flush=True)
-
-
-def _warn(text: str) -> None:
-    """What a person must know, also where no one looks at a terminal."""
-    print(f"cpdpo: {text}", file=sys.stderr, flush=True)
-
-
 _COMMANDS = {
     arguments.Demo: _demo,
     arguments.Run: _run,
     arguments.Resume: _resume,
-    arguments.Status: _status,
+    arguments.Status: status.run,
     arguments.Report: _report,
     arguments.Solve: _solve,
     arguments.List: _list,

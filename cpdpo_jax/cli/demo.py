@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from cpdpo_jax.common.words import number
+
 TABLE = {
     "learners": ["cpd_oppo", "cpdpo", "optprimaldual", "optdual"],
     "environments": [
@@ -14,29 +16,31 @@ TABLE = {
 
 
 def story(rows: list[dict[str, Any]]) -> str:
-    """Two sentences for every environment: whose violations cancel in the weak metric, and who is ahead by the strong.
+    """A sentence for every environment: whose violations cancel in the weak metric, and who is ahead by the strong.
 
-    rows: as of `sweeps.load.rows`. Every number in the text is one of the table's.
+    rows: as of `sweeps.load.rows`. Every number in the text is one of the table's, or a sum of two.
     """
     sentences = []
-    for environment in dict.fromkeys(row["environment"] for row in rows):
+    places = dict.fromkeys(row["environment"] for row in rows)
+    for environment in places:
         here = [
             row for row in rows if row["environment"] == environment and row["strong_violation"]["mean"] is not None
         ]
         if not here:
             continue
+        family = environment.partition(":")[0]
+        name = family if sum(one.partition(":")[0] == family for one in places) == 1 else environment
         hidden = max(here, key=lambda row: row["strong_violation"]["mean"] - row["weak_violation"]["mean"])
-        strong, weak = hidden["strong_violation"]["mean"], hidden["weak_violation"]["mean"]
-        best, second = sorted(here, key=_total)[:2] if len(here) > 1 else (here[0], None)
+        strong, weak = (number(hidden[f"{kind}_violation"]["mean"]) for kind in ("strong", "weak"))
+        best, *others = sorted(here, key=_total)
+        first = ""
+        if others:
+            first = f"; by strong regret + strong violation {best['learner']} is first with {number(_total(best))}"
+            first += f", then {others[0]['learner']} with {number(_total(others[0]))}"
         sentences.append(
-            f"{environment}: {hidden['learner']} violates by {strong:.4g} in sum, of which its weak violation shows "
-            f"{weak:.4g}: good episodes pay for bad ones there, and the strong metrics do not let them."
+            f"On {name} the violations of {hidden['learner']} add up to {strong}, and its weak violation is {weak}, "
+            f"because good episodes pay for bad ones there{first}."
         )
-        if second is not None:
-            sentences.append(
-                f"{environment}: by strong regret + strong violation {best['learner']} is first with "
-                f"{_total(best):.4g}, then {second['learner']} with {_total(second):.4g}."
-            )
     return "\n".join(sentences)
 
 

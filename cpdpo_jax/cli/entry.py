@@ -10,6 +10,7 @@ import codecs
 import contextlib
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib import metadata
@@ -17,18 +18,24 @@ from importlib import metadata
 import tyro
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes
 
-from cpdpo_jax.cli.arguments import Command
+from cpdpo_jax.cli.arguments import COMMANDS, Command
 from cpdpo_jax.common import files
 from cpdpo_jax.common.errors import WorkerError
+from cpdpo_jax.common.words import did_you_mean
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; a user's mistake is one line on stderr."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    arguments = {"help": ["--help"], "version": ["--version"], "": ["--help"]}.get(" ".join(arguments), arguments)
     if list(arguments) == ["--version"]:
         print(f"cpdpo {metadata.version('cpdpo_jax')}")
         return 0
     _print_what_the_terminal_can()
+    if not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
+        hint = did_you_mean(arguments[0], COMMANDS, most=1) or f"there are {', '.join(COMMANDS)}."
+        print(f"cpdpo: there is no command {arguments[0]!r}; {hint}", file=sys.stderr)
+        return 2
     if twice := _given_twice(arguments):
         together = f"give all its values at once: {twice} A B" if twice in _SEVERAL else "give it once"
         print(f"cpdpo: {twice} is given twice, and the first would be dropped; {together}.", file=sys.stderr)
@@ -48,7 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
     except SystemExit as end:
         if end.code:
-            print(f"cpdpo: {_in_one_line(said.getvalue())}", file=sys.stderr)
+            command = f" {arguments[0]}" if arguments[0] in COMMANDS else ""
+            print(f"cpdpo: {_in_one_line(said.getvalue())}; see cpdpo{command} --help", file=sys.stderr)
         return int(end.code or 0)
     try:
         from cpdpo_jax.cli.commands import run
@@ -120,11 +128,14 @@ def _sentence(error: Exception) -> str:
 
 
 def _in_one_line(box: str) -> str:
-    """The message in tyro's box: its lines up to the first rule, without the frame."""
-    lines = [line.strip("│╭╮╰╯ \n") for line in box.splitlines()]
-    found: list[str] = []
-    for line in lines[1:]:
-        if line.startswith("──"):
-            break
-        found.append(line)
-    return " ".join(" ".join(found or lines).split()) + "; see cpdpo --help"
+    """The message in tyro's box, without the frame; of an unknown flag, the nearest one."""
+    lines = [line.strip("│╭╮╰╯|+ \n") for line in box.splitlines()]
+    parts = [" ".join(part.split()) for part in re.split(r"\n[─-]{3,}\n", "\n".join(lines[1:]))]
+    told, *rest = [part for part in parts if part.strip("─- ")] or [" ".join(lines)]
+    told = told.strip("─- ").rstrip(".")
+    if flags := re.findall(r"Unrecognized options: ([^,\s]+)", told):
+        near = re.findall(r"--[a-z][a-z-]*", rest[0]) if rest and "Perhaps" in rest[0] else []
+        return f"{flags[0]} is not known" + (f"; did you mean {near[0]}?" if near else "")
+    if missing := re.findall(r"Missing value for argument '([^']+)'", told):
+        return f"{missing[0]} needs a value"
+    return told

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import re
+import shutil
 import sys
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -13,8 +15,10 @@ LAYERS, STATES, ACTIONS, EPISODES, RHO = 5, 5, 3, 100_000, 0.5  # the presets' v
 
 
 def about(learner: Any) -> str:
-    """The docstring of the module that a learner comes from; a user's own may have none."""
+    """What its module says of a learner: its own entry, or the docstring; a user's own may have neither."""
     module = sys.modules.get(learner.update.__module__ or "")
+    if own := getattr(module, "ABOUT", {}).get(learner.name):
+        return own
     return (getattr(module, "__doc__", None) or "a learner of your own").strip()
 
 
@@ -52,6 +56,16 @@ def hyperparameters(learner: Any) -> list[dict[str, Any]]:
         | {preset: float(np.ravel(getattr(values[preset], name))[0]) for preset in PRESETS}
         for name in values["tuned"]._fields
     ]
+
+
+def lines(entries: dict[str, str]) -> str:
+    """A line for each name, as wide as the terminal; what does not fit goes on below."""
+    start = max(map(len, entries)) + 4
+    width = max(shutil.get_terminal_size((120, 24)).columns, start + 30)
+    return "\n".join(
+        textwrap.fill(text, width, initial_indent=f"  {name:{start - 2}}", subsequent_indent=" " * start)
+        for name, text in entries.items()
+    )
 
 
 def table(learner: Any) -> str:

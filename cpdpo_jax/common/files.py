@@ -28,7 +28,11 @@ def write(path: str | os.PathLike[str], content: bytes | memoryview | str) -> No
     target = Path(path)
     temporary = _temporary(target)
     try:
-        _write_synced(temporary, content)
+        try:
+            _write_synced(temporary, content)
+        except FileNotFoundError:
+            told = f"'{target}' cannot be written: there is no folder '{target.parent}'; make it first."
+            raise FileNotFoundError(told) from None
         os.replace(temporary, target)
     except BaseException:
         temporary.unlink(missing_ok=True)

@@ -29,7 +29,7 @@ def from_arrays(
     """A finite-horizon CMDP from arrays in the layout of pymdptoolbox; the rest as in `from_episodic`.
 
     Args:
-        transition: P `[A, S, S]`, P[a][s, s'], or a sequence of A matrices `[S, S]`, SciPy sparse ones included.
+        transition: P `[A, S, S]`, `P[a][s, s']`, or a sequence of A matrices `[S, S]`, SciPy sparse ones included.
         reward: R `[S, A]`, `[S]` (of the state), or `[A, S, S]` (of the step: its mean over P is taken).
         cost: `[M, S, A]` or `[M, A, S, S]`; for a single constraint also `[S, A]`.
         threshold: `[M]`, or a number for one constraint.

@@ -30,6 +30,8 @@ def save_cmdp(path: str | os.PathLike[str], cmdp: CMDP) -> Path:
 
     A reader never sees half a file: it is written beside its place and moved there when complete.
     """
+    if not isinstance(cmdp, CMDP):
+        raise ValueError(f"cmdp is a {type(cmdp).__name__}; give the path first, then the CMDP.")
     path = Path(path)
     if path.suffix != ".npz":
         raise ValueError(f"path = {str(path)!r}; give one that ends in .npz.")

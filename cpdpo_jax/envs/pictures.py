@@ -39,7 +39,9 @@ def draw_cmdp(cmdp: CMDP, policy: np.ndarray | None = None, *, title: str | None
     for k, x in np.argwhere(states):
         where[k, x] = (1.0 * k, (states[k].sum() - 1) / 2 - np.flatnonzero(states[k]).tolist().index(x))
     tallest = max(y for _, y in where.values())
-    figure, axis = plt.subplots(figsize=(1.9 * n_layers + 1.6, 1.5 * max(1.4, tallest) + 1.9), layout="constrained")
+    wide = 1.9 * n_layers + 1.6
+    large = max(1.0, wide / 9)  # letters that are still read where a wide picture is shown small
+    figure, axis = plt.subplots(figsize=(wide, 1.5 * max(1.4, tallest) + 1.9 * large), layout="constrained")
     shown = set()
     for k, x, a in np.argwhere(mask):
         row = cmdp.transition[k, x, a] if k + 1 < n_layers else np.eye(cmdp.n_states)[0]
@@ -51,18 +53,18 @@ def draw_cmdp(cmdp: CMDP, policy: np.ndarray | None = None, *, title: str | None
         ink = "0.2" if k == n_layers or weight[k, x].sum() > 1e-6 else "0.75"  # pale where no episode comes
         axis.plot(u, v, "o", markersize=25, markerfacecolor="white", markeredgecolor=ink, zorder=3)
         label = "$x_0$" if k == 0 else "$x_L$" if k == n_layers else str(x)
-        axis.text(u, v, label, ha="center", va="center", fontsize=10, color=ink, zorder=4)
+        axis.text(u, v, label, ha="center", va="center", fontsize=min(16, 10 * large), color=ink, zorder=4)
     for k in range(n_layers):
-        axis.text(k, -tallest - 0.62, f"layer {k}", ha="center", va="top", fontsize=9, color="0.4")
+        axis.text(k, -tallest - 0.62, f"layer {k}", ha="center", va="top", fontsize=9 * large, color="0.4")
     axis.set(xlim=(-0.4, n_layers + 0.4), ylim=(-tallest - 0.95, tallest + 0.55))
     axis.axis("off")
     handles = [
         Line2D([], [], color=COLOURS[a % len(COLOURS)], linestyle=DASHES[a % 4], label=f"action {a}")
         for a in sorted(shown)
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=9)
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=9 * large)
     width = "how often it is taken" if policy is not None else "its probability"
-    axis.set_title(f"{title or cmdp.name}  (width of an arrow: {width})", fontsize=10)
+    axis.set_title(f"{title or cmdp.name}  (width of an arrow: {width})", fontsize=10 * large)
     return figure
 
 

@@ -76,6 +76,8 @@ def solve(cmdp: CMDP, *, processes: int | None = None) -> Solution:
     Raises:
         InfeasibleError: no policy satisfies all constraints (of an instance, which is named).
     """
+    if not hasattr(cmdp, "batch_shape"):
+        raise ValueError(f"cmdp is a {type(cmdp).__name__}; give a CMDP, such as cp.envs.make('factored').")
     models = _models(cmdp)
     solutions = _solve_all(models, processes)
     for model, one in zip(models, solutions, strict=True):

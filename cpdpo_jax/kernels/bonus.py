@@ -7,10 +7,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from cpdpo_jax.kernels import accelerator
 from cpdpo_jax.kernels.cpu.choice import compiled_kernel, over_lanes
 from cpdpo_jax.kernels.extreme import Box, extreme, make_box
 from cpdpo_jax.kernels.loops import layer, scan_layers_backwards, unrolled_sum, with_layer
 from cpdpo_jax.kernels.shapes import batch_shape, per_lane
+from cpdpo_jax.kernels.target import unrolls_states
 
 
 @jax.jit
@@ -77,6 +79,9 @@ def _recursion(
     policy: jax.Array, bonus: jax.Array, box: Box, dilation: jax.Array, batch: tuple[int, ...], dtype: Any
 ) -> jax.Array:
     n_layers, n_states, n_actions = policy.shape[:3]
+    if unrolls_states(n_states):
+        wide = jnp.broadcast_to(bonus.astype(dtype), (n_layers, n_states, *batch))
+        return accelerator.dilated_recursion(policy, wide, box, dilation)
     dilated = jnp.zeros((n_layers, n_states, n_actions, *batch), dtype)
     ahead = jnp.zeros((n_layers, n_states, *batch), dtype)  # sum_a pi(a|x) B(x,a)
 

@@ -15,6 +15,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
+from cpdpo_jax.kernels import accelerator
 from cpdpo_jax.kernels.cpu.choice import compiled_kernel, over_lanes
 from cpdpo_jax.kernels.extreme import Box, extreme, make_box
 from cpdpo_jax.kernels.loops import (
@@ -26,6 +27,7 @@ from cpdpo_jax.kernels.loops import (
     with_layer,
 )
 from cpdpo_jax.kernels.shapes import batch_shape
+from cpdpo_jax.kernels.target import unrolls_states
 
 
 @jax.jit
@@ -92,6 +94,11 @@ def _pure_bounds(policy: jax.Array, *parts: jax.Array) -> tuple[jax.Array, jax.A
 
 
 def _bounds(policy: jax.Array, box: Box, batch: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
+    if unrolls_states(policy.shape[1]) and len(policy) > 1:
+        low, up = accelerator.reach_bounds(policy, box, batch)
+        first = jnp.zeros((1, *up.shape[1:]), up.dtype).at[0, 0].set(1)
+        up = jnp.concatenate([first, jnp.clip(up, 0, 1)])
+        return jnp.clip(jnp.concatenate([first, low]), 0, up), up
     reach = _reach_narrow if policy.shape[1] <= MAX_UNROLLED_STATES else _reach_wide
     up = jnp.clip(reach(policy, box, batch, maximize=True), 0, 1)
     return jnp.clip(reach(policy, box, batch, maximize=False), 0, up), up

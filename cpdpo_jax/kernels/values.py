@@ -7,9 +7,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from cpdpo_jax.kernels import accelerator
 from cpdpo_jax.kernels.cpu.choice import replaced_by
 from cpdpo_jax.kernels.loops import layer, scan_layers_backwards, unrolled_sum, with_layer
 from cpdpo_jax.kernels.shapes import batch_shape
+from cpdpo_jax.kernels.target import unrolls_states
 
 
 @jax.jit
@@ -25,6 +27,8 @@ def policy_value(transition: jax.Array, policy: jax.Array, payoff: jax.Array) ->
         policy=(policy, (n_layers, n_states, n_actions)),
         payoff=(payoff, (None, n_layers, n_states, n_actions)),
     )
+    if unrolls_states(n_states):
+        return accelerator.values(transition, policy, payoff, batch)
     values = jnp.zeros((n_layers, payoff.shape[0], n_states, *batch), jnp.result_type(transition, policy, payoff))
 
     def step(k: jax.Array, values: jax.Array) -> jax.Array:
@@ -76,6 +80,8 @@ def truncated_evaluation(
     P_hat = counts [L-1,S,A,S,*B] / visits [L,S,A,*B] (n >= 1); policy [L,S,A,*B], K payoffs [K,L,S,A,*B] with their
     bonuses, ceiling [K,L,*B] -> (Q [K,L,S,A,*B], V(x_0) [K,*B]). Each payoff is evaluated and truncated apart.
     """
+    if unrolls_states(policy.shape[1]):
+        return accelerator.truncated_values(counts, visits, policy, payoff, ceiling)
     lanes = policy.shape[3:]
     plain = ceiling.shape[2:] == (1,) and counts.dtype == jnp.int32 and payoff.shape[4:] == visits.shape[3:] == lanes
     kernel = replaced_by("truncated_evaluation", _truncated_evaluation, policy.shape[1], lanes, policy.dtype)

@@ -15,6 +15,8 @@ import numpy as np
 from cpdpo_jax.common import plugins
 from cpdpo_jax.common.types import CMDP, Array
 from cpdpo_jax.common.words import did_you_mean
+from cpdpo_jax.kernels.accelerator import together
+from cpdpo_jax.kernels.target import for_accelerator
 
 PRESETS = ("tuned", "theory")
 SAFE_POLICY = "a safe policy and its costs"  # what a learner may declare as its `extra_knowledge`
@@ -154,6 +156,8 @@ def recentred(log_weights: jax.Array, action_mask: jax.Array) -> jax.Array:
 
     Float32 drifts else: the bonus is common to all actions of a state and would swallow their differences.
     """
+    if for_accelerator():  # else made three times, of old weights that are copied for it
+        log_weights = together(log_weights)
     allowed = jnp.where(action_mask, log_weights, -jnp.inf)
     largest = allowed[:, :, 0]
     for a in range(1, log_weights.shape[2]):
@@ -166,6 +170,8 @@ _REGISTRY: dict[str, Learner] = {}
 
 def register(learner: Learner) -> Learner:
     """Make a learner known by its name to `simulate` and the command line; returns it."""
+    if not isinstance(learner, Learner):
+        raise ValueError(f"learner is a {type(learner).__name__}; give a Learner.")
     if learner.name in _REGISTRY and _REGISTRY[learner.name] is not learner:
         raise ValueError(f"a learner named {learner.name!r} is registered already; choose another name.")
     if learner.extra_knowledge not in (None, SAFE_POLICY):

@@ -32,7 +32,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from cpdpo_jax.common.types import Array, Trajectory
-from cpdpo_jax.kernels import dual_max, truncated_evaluation, unrolled_sum
+from cpdpo_jax.kernels import dual_max, for_accelerator, truncated_evaluation, unrolled_sum
+from cpdpo_jax.kernels.accelerator import together
 from cpdpo_jax.learners import base, cpd_oppo_analysis, optimistic
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.estimates import Estimates, empty, observe
@@ -185,6 +186,8 @@ def update_with(
     """`update` with step 2 to choose: `dual` maps values and thresholds [M,B] and the cap [B] to multipliers [M,B]."""
     # Step 4: count episode t (before the rest: the proof holds with these counts too, as CPD-PO's does)
     estimates = observe(state.estimates, trajectory)
+    if for_accelerator():  # nobody reads the old counts once there are new ones: they would be copied
+        estimates = together(estimates)
 
     # Step 1: the optimistic value of pi_t, for the reward and for every cost
     seen = evaluate(problem, hyper, estimates, policy)

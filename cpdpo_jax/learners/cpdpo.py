@@ -18,7 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from cpdpo_jax.common.types import Array, Trajectory
-from cpdpo_jax.kernels import at_pairs, dual_max, hoeffding_width, lagrangian_loss, policy_value
+from cpdpo_jax.kernels import at_pairs, dual_max, for_accelerator, hoeffding_width, lagrangian_loss, policy_value
+from cpdpo_jax.kernels.accelerator import together
 from cpdpo_jax.learners import base, cpdpo_analysis, podb
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.estimates import Estimates, empty, observe
@@ -117,6 +118,8 @@ def update_with(
     # Line 6: build the estimators, episode t included
     estimates = observe(state.estimates, trajectory)
     known = estimates_of(hyper, state.estimates, estimates)
+    if for_accelerator():
+        return _update_in_few_kernels(dual, problem, hyper, state, policy, trajectory, estimates, known)
     visits = jnp.maximum(known.visits, 1).astype(policy.dtype)
     per_visit = 1 / visits
     transition = (
@@ -139,6 +142,46 @@ def update_with(
 
     # Line 9: PO-DB's update, which wants losses in [0, 1]. Deviation: loss-scale
     primal = podb.step(problem, hyper, state.primal, estimates, policy, trajectory, loss / hyper.loss_scale)
+    return State(estimates, primal), Info(multipliers, primal.epochs)
+
+
+def _update_in_few_kernels(
+    dual: Callable[[jax.Array, Array, Array], jax.Array],
+    problem: Problem,
+    hyper: Hyperparameters,
+    state: State,
+    policy: jax.Array,
+    trajectory: Trajectory,
+    estimates: Estimates,
+    known: Estimates,
+) -> tuple[State, Info]:
+    """`update_with` for an accelerator: all that is made of an array's old entries leaves one kernel with its new ones.
+
+    (The old ones would be copied for a later reader.) So r_hat + phi and g_hat - xi are made of all pairs, together.
+    """
+    # Line 6, the counts first: visits, and PO-DB's of the epoch with them
+    fresh = podb.begins_epoch(state.primal, state.estimates.visits, trajectory)
+    at_epoch = jnp.where(fresh, estimates.visits, state.primal.visits_at_epoch)
+    now, seen, at_epoch = together((estimates.visits, known.visits, at_epoch))
+    visits = jnp.maximum(seen, 1).astype(policy.dtype)
+    is_reward = (jnp.arange(len(known.payoff_sum)) == 0).reshape(-1, *(1,) * policy.ndim)
+    width = jnp.where(is_reward, -reward_width(problem, hyper, visits), cost_width(problem, hyper, visits))
+    bounds = known.payoff_sum * (1 / visits) - width
+    bounds = jnp.where(hyper.clip > 0, jnp.clip(bounds, 0, 1), bounds)
+    estimates, bounds, moved = together((estimates._replace(visits=now), bounds, known.transitions))
+
+    # Lines 7 and 8: the dual max, the Lagrangian loss of the visited pairs
+    transition = moved.astype(policy.dtype) * (1 / visits)[:-1, :, :, None]
+    values = policy_value(transition, policy, bounds[1:])[:, 0, 0]
+    multipliers = dual(values, problem.threshold, hyper.dual_cap)
+    visited = at_pairs(trajectory.state, trajectory.action, bounds)
+    loss = lagrangian_loss(visited[0], visited[1:], multipliers, problem.threshold, hyper.dual_cap, len(policy))
+
+    # Line 9
+    epoch = podb.Epoch(fresh, at_epoch)
+    primal = podb.step(
+        problem, hyper, state.primal, estimates, policy, trajectory, loss / hyper.loss_scale, epoch=epoch
+    )
     return State(estimates, primal), Info(multipliers, primal.epochs)
 
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from cpdpo_jax.common.types import Trajectory
-from cpdpo_jax.kernels import compensated_add, replaced_by
+from cpdpo_jax.kernels import at_pairs, compensated_add, replaced_by
 from cpdpo_jax.learners.base import Problem
 
 
@@ -77,7 +77,5 @@ def visited_rows(estimates: Estimates, trajectory: Trajectory) -> jax.Array:
 
 
 def _visited_rows(state: jax.Array, action: jax.Array, transitions: jax.Array) -> tuple[jax.Array]:
-    n_steps, n_states, n_actions, *_ = transitions.shape
-    flat = transitions.reshape(n_steps, n_states * n_actions, *transitions.shape[3:])
-    pair = state[:-1] * n_actions + action[:-1]
-    return (jnp.take_along_axis(flat, pair[:, None, None], axis=1)[:, 0],)
+    rows = at_pairs(state[:-1], action[:-1], jnp.moveaxis(transitions, 3, 0))  # [S,L-1,*B]
+    return (jnp.moveaxis(rows, 0, 1),)

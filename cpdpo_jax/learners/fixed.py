@@ -12,6 +12,14 @@ from cpdpo_jax.learners import base
 from cpdpo_jax.learners.base import Info, Learner, NoHyperparameters, Problem
 from cpdpo_jax.learners.estimates import Estimates, empty, observe
 
+ABOUT = {  # the module's docstring says nothing of each
+    "uniform": "Every allowed action equally often: the yardstick of a learner that learns nothing.\n\n"
+    "It counts what it sees, so that rho can be estimated from it.",
+    "lp_optimal": "The exact optimum, handed over: no regret and no violation, up to the noise of the arithmetic.",
+    "unconstrained_optimal": "The best policy that ignores the constraints, handed over.\n\n"
+    "Its weak regret is negative, and its violation grows linearly.",
+}
+
 
 class KnownPolicy(NamedTuple):
     """What a yardstick is handed in place of hyperparameters."""
@@ -39,7 +47,6 @@ UNIFORM = base.register(
         update=_update,
     )
 )
-"""The uniform distribution over the allowed actions; counts what it sees, so that rho can be estimated from it."""
 
 
 def _yardstick(name: str, plays: str) -> Learner:
@@ -56,7 +63,4 @@ def _yardstick(name: str, plays: str) -> Learner:
 
 
 LP_OPTIMAL = _yardstick("lp_optimal", "policy")
-"""The exact optimum: no regret and no violation, up to the noise floor of the arithmetic."""
-
 UNCONSTRAINED_OPTIMAL = _yardstick("unconstrained_optimal", "unconstrained_policy")
-"""The best policy that ignores the constraints: weak regret below 0, and linear violation."""

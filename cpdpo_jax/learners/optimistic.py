@@ -104,9 +104,10 @@ def transition_bonus(deviation: jax.Array, visits: jax.Array, action_mask: jax.A
 
     deviation [L-1,S,A,B], visits (n >= 1) and action_mask [L,S,A,B] -> [L,S,A,B], 0 in the last layer.
     """
-    next_states = action_mask.any(axis=2)[1:].sum(axis=1)[:, None, None]  # how many are real
+    real = action_mask.any(axis=2)[1:].astype(visits.dtype)
+    next_states = unrolled_sum(real.shape[1], lambda y: real[:, y])[:, None, None]  # how many are real
     per_visit = log / visits[:-1]
-    total = 2 * jnp.sqrt(per_visit) * deviation + 14 / 3 * per_visit * next_states.astype(visits.dtype)
+    total = 2 * jnp.sqrt(per_visit) * deviation + 14 / 3 * per_visit * next_states
     return jnp.concatenate([visits.shape[0] * total, jnp.zeros_like(visits[-1:])])
 
 

@@ -23,7 +23,9 @@ from cpdpo_jax.kernels import (
     for_accelerator,
     make_box,
     occupancy_bounds_in_box,
+    unrolled_reduce,
 )
+from cpdpo_jax.kernels.accelerator import together
 from cpdpo_jax.learners import base
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.estimates import Estimates, empty, observe, visited_pairs
@@ -46,6 +48,13 @@ class Primal(NamedTuple):
     box: Box  # the confidence set P_k of the epoch
     visits_at_epoch: jax.Array  # [L,S,A,B] int32
     epochs: jax.Array  # [B] int32
+
+
+class Epoch(NamedTuple):
+    """The epoch after an episode."""
+
+    fresh: jax.Array  # [B] bool, a new one
+    visits: jax.Array  # [L,S,A,B] int32, at its start
 
 
 class State(NamedTuple):
@@ -112,8 +121,12 @@ def step(
     policy: jax.Array,
     trajectory: Trajectory,
     loss: jax.Array,
+    epoch: Epoch | None = None,
 ) -> Primal:
-    """One update from the losses [L,B] of the visited pairs; `estimates` include the episode."""
+    """One update from the losses [L,B] of the visited pairs; `estimates` include the episode.
+
+    epoch: on an accelerator, whether one begins, if the caller has made that already.
+    """
     n_states, n_actions = policy.shape[1:3]
     low, up = occupancy_bounds_in_box(policy, primal.box)
     bonus = hyper.bonus_scale * exploration_bonus(policy, low, up, hyper.exploration)
@@ -122,26 +135,50 @@ def step(
     visited = visited_pairs(trajectory.state, trajectory.action, n_states, n_actions)
     q_hat = jnp.where(visited, to_go[:, None, None] / (policy * up[:, :, None] + hyper.exploration), 0)
     log_weights = primal.log_weights - hyper.learning_rate * (q_hat - dilated)
-    primal = primal._replace(log_weights=base.recentred(log_weights, problem.action_mask))
-    return _next_epoch(problem, hyper, primal, estimates, trajectory)
+    log_weights, box = base.recentred(log_weights, problem.action_mask), primal.box
+    if for_accelerator():  # the set is written in place when nobody reads the old one any more
+        log_weights, box = together((log_weights, box))
+    primal = primal._replace(log_weights=log_weights, box=box)
+    return _next_epoch(problem, hyper, primal, estimates, trajectory, epoch)
 
 
-def _next_epoch(problem: Problem, hyper: Any, primal: Primal, estimates: Estimates, trajectory: Trajectory) -> Primal:
-    """A new epoch where a visited pair has doubled its count; its set holds from the next episode on."""
-    now = at_pairs(trajectory.state, trajectory.action, estimates.visits)
+def begins_epoch(primal: Primal, visits: jax.Array, trajectory: Trajectory) -> jax.Array:
+    """Whether a pair of the trajectory doubles its count with it, [B]; `visits` are those before. Layer by layer."""
+
+    def in_layer(k: int) -> jax.Array:
+        one = jax.tree.map(lambda leaf: leaf[k : k + 1], (primal.visits_at_epoch, visits))
+        at = Trajectory(trajectory.state[k : k + 1], trajectory.action[k : k + 1], trajectory.reward, trajectory.cost)
+        return _doubled(primal._replace(visits_at_epoch=one[0]), at_pairs(at.state, at.action, one[1]) + 1, at)
+
+    return unrolled_reduce(len(visits), in_layer, jnp.logical_or)
+
+
+def _doubled(primal: Primal, now: jax.Array, trajectory: Trajectory) -> jax.Array:
     before = at_pairs(trajectory.state, trajectory.action, primal.visits_at_epoch)
     doubled = now >= jnp.maximum(1, 2 * before)  # [L,B]
-    fresh = doubled[0]
-    for k in range(1, doubled.shape[0]):
-        fresh = fresh | doubled[k]
+    return unrolled_reduce(len(doubled), doubled.__getitem__, jnp.logical_or)
+
+
+def _next_epoch(
+    problem: Problem, hyper: Any, primal: Primal, estimates: Estimates, trajectory: Trajectory, epoch: Epoch | None
+) -> Primal:
+    """A new epoch where a visited pair has doubled its count; its set holds from the next episode on."""
+    if epoch is None:
+        fresh = _doubled(primal, at_pairs(trajectory.state, trajectory.action, estimates.visits), trajectory)
+    else:
+        fresh = epoch.fresh
 
     def renew(primal: Primal) -> Primal:
         log_term = hyper.transition_confidence * log_pairs(problem)
         real = problem.action_mask.any(axis=2)
         box = make_box(*confidence_set(estimates.visits[:-1], estimates.transitions, real[1:], log_term))
+        if for_accelerator():  # a second time for the sums: a kernel each, and nothing between them is stored
+            visits, transitions = together((estimates.visits, estimates.transitions))
+            again = make_box(*confidence_set(visits[:-1], transitions, real[1:], log_term))
+            box = box._replace(slack=again.slack, excess=again.excess)
         return primal._replace(
             box=jax.tree.map(lambda new, old: jnp.where(fresh, new, old), box, primal.box),
-            visits_at_epoch=jnp.where(fresh, estimates.visits, primal.visits_at_epoch),
+            visits_at_epoch=epoch.visits if epoch else jnp.where(fresh, estimates.visits, primal.visits_at_epoch),
             epochs=primal.epochs + fresh.astype(jnp.int32),
         )
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cpdpo_jax.common.words import did_you_mean
 from cpdpo_jax.learners.base import PRESETS, Learner, Problem
 
 Hparams = str | dict[str, Any] | list[dict[str, Any] | str]
@@ -90,8 +91,10 @@ def resolve(setting: Setting, learner: Learner, problem: Problem) -> Any:
     changed = {}
     for name, value in setting.values.items():
         if name not in hyper._fields:
+            near = did_you_mean(name, hyper._fields, most=1)
             known = ", ".join(hyper._fields) or "none at all"
-            raise ValueError(f"hparams: learner {learner.name!r} has no hyperparameter {name!r}; it has {known}.")
+            hint = f" ({near})" if near else ""
+            raise ValueError(f"hparams: learner {learner.name!r} has no hyperparameter {name!r}{hint}; it has {known}.")
         before = np.asarray(getattr(hyper, name), float)
         factor = isinstance(value, str) and value.startswith("x")
         changed[name] = before * _number(name, value[1:]) if factor else 0 * before + _number(name, value)

@@ -113,9 +113,9 @@ def details(data: xr.Dataset, *, title: str | None = None) -> Figure:
         axis.set_xlabel(f"weak {kind}, {unit}")
     for value in np.unique(data.optimal_multipliers.values):
         panels[2].axhline(value, color="0.3", linestyle=":", linewidth=1)
-    marks = "" if m == 1 else ", markers: constraints"
+    marks = "" if m == 1 else "; markers: constraints"
     per = f"{units.reward_unit(data)} per {units.cost_unit(data)}"
-    _dress(panels[2], f"multipliers, mean over seeds (dotted: optimal{marks})", per)
+    _dress(panels[2], f"multipliers (dotted: optimal{marks})", per)
     _dress(panels[3], f"strong violation by constraint{marks}", f"cumulative, {units.cost_unit(data)}")
     looks.set_scales(panels[3], x, [(label, mean) for label, mean, _ in by_constraint], None)
     for _, mean, marked in by_constraint:
@@ -132,44 +132,46 @@ def growth(runs: list[xr.Dataset], *, metrics: tuple[str, ...] = ("strong_regret
     runs = sorted(runs, key=lambda run: run.attrs["episodes"])
     times = np.array([run.attrs["episodes"] for run in runs], float)
     drawn = list(looks.lines(runs[0]))
-    figure, panels = _panels(len(metrics), None, (5.2 * len(metrics), 4.0), drawn)
+    wide = 5.2 if len(drawn) <= looks.FEW else 6.6  # each panel has its own exponents in a legend beside it
+    figure, panels = _panels(len(metrics), None, (wide * len(metrics), 4.0), drawn)
     for axis, name in zip(panels, metrics, strict=True):
         ends = [metric(run, name).isel(episode=-1).transpose("learner", "instance", "setting", "seed") for run in runs]
-        fit, missing, starts = growth_exponent(runs, name), [], []
+        fit, zero, means, ends_at = growth_exponent(runs, name), [], [], {}
         for at, style, label in drawn:
             values = [end.values[at][np.isfinite(end.values[at])] for end in ends]
             if not all(len(v) and v.mean() > 0 for v in values):  # not run, or nothing that a logarithm can show
-                missing.append(label)
+                zero.append(label)
                 continue
             mean = np.array([v.mean() for v in values])
             interval = np.array([bootstrap_mean(v) for v in values]).T
             slope, low, high = (float(fit[k].values[at]) for k in ("exponent", "low", "high"))
-            look: dict[str, Any] = style | {"label": f"{label}: {slope:.2f} [{low:.2f}, {high:.2f}]"}
-            axis.errorbar(times, mean, yerr=np.abs(interval - mean), capsize=3, **look)
-            starts.append(mean[0])
-        if starts:
-            _guides(axis, times, max(starts))
+            axis.plot(times, mean, label=f"{label}: {slope:.2f} [{low:.2f}, {high:.2f}]", **style)
+            axis.errorbar(times, mean, yerr=np.abs(interval - mean), capsize=3, fmt="none", ecolor=style["color"])
+            means.append(mean)
+            ends_at[label] = mean.max()
         axis.set(xscale="log", yscale="log", xlabel="T (episodes), each run with its own constants")
         axis.set_xticks(times, [f"{t:,.0f}" for t in times])
         axis.minorticks_off()
-        axis.set_title(f"{TITLES[name]} at T", fontsize=10)
-        axis.set_ylabel(_unit(runs[0], name))
-        axis.grid(alpha=0.3, linewidth=0.5, which="both")
-        few = len(drawn) <= looks.FEW
-        place: dict[str, Any] = {"loc": "upper left"} if few else {"loc": "upper left", "bbox_to_anchor": (1.01, 1)}
-        if starts:
-            axis.legend(fontsize=7, frameon=False, title="exponent and its 95 % interval", title_fontsize=7, **place)
-        if missing:
-            axis.set_title(f"{TITLES[name]} at T (0 or not run: {', '.join(missing[:3])})", fontsize=10)
+        _dress(axis, f"{TITLES[name]} at T", _unit(runs[0], name))
+        if means:
+            _guides(axis, times, max(mean[0] for mean in means))
+            top = axis.get_ylim()[1]
+            bottom = max(axis.get_ylim()[0], min(one.min() for one in means) / 2, top / 10**looks.DECADES)
+            axis.set_ylim(bottom, top)
+            few = len(drawn) <= looks.FEW
+            place: dict[str, Any] = {"loc": "best"} if few else {"loc": "upper left", "bbox_to_anchor": (1.01, 1)}
+            heading: dict[str, Any] = {"title": "exponent and its 95 % interval", "title_fontsize": 7}
+            axis.legend(fontsize=7, frameon=False, handlelength=3.5, **heading, **place)
+            below = [f"{label} ({end:.1g})" for label, end in ends_at.items() if end < bottom]
+            looks.note(axis, {"0 or not run": zero, "below the axis": below})
     return figure
 
 
 def _guides(axis: Axes, times: np.ndarray, start: float) -> None:
     """Grey lines of slope 1/2 and 1 through the first point."""
-    for slope, dash in ((0.5, ":"), (1.0, "--")):
-        axis.plot(times, start * (times / times[0]) ** slope, color="0.55", linestyle=dash, linewidth=1, zorder=0)
-        text = "slope 1/2" if slope == 0.5 else "slope 1"
-        axis.annotate(text, (times[-1], start * (times[-1] / times[0]) ** slope), fontsize=7, color="0.4", ha="right")
+    for slope, dash, text in ((0.5, ":", "slope 1/2"), (1.0, "--", "slope 1")):
+        line = start * (times / times[0]) ** slope
+        axis.plot(times, line, color="0.55", linestyle=dash, linewidth=1, zorder=0, label=text)
 
 
 def _of(values: Any, at: At) -> np.ndarray:
@@ -183,7 +185,7 @@ def _unit(data: xr.Dataset, name: str) -> str:
 
 
 def _dress(axis: Axes, title: str, ylabel: str) -> None:
-    axis.set_title(title, fontsize=10)
+    axis.set_title(textwrap.fill(title, 54), fontsize=10)
     axis.set_ylabel(ylabel)
     axis.grid(alpha=0.3, linewidth=0.5)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 DECADES = 5  # a logarithmic axis shows at most that many below its largest value
 FEW = 7  # up to that many lines have their legend below the panels, more have it beside them
-ROWS = 30  # of a column of a legend beside the panels
+ROW = 0.19  # inches, of a legend beside the panels
+WRITTEN = 15  # letters of a note to an inch of its panel
 APART = 9.0  # points between the ends of two lines that can be labelled there
 SAVED: dict[Any, Any] = {"pdf.fonttype": 42, "ps.fonttype": 42, "svg.fonttype": "none"}  # letters stay letters
 
@@ -38,13 +40,18 @@ def drawing(size: tuple[float, float], n_lines: int, longest: int = 20) -> Drawi
     """An empty figure, wider than `size` where a legend of `n_lines` will stand beside the panels."""
     import matplotlib.pyplot as plt
 
-    columns = -(-n_lines // ROWS) if n_lines > FEW else 0
+    columns = columns_beside(n_lines, size[1]) if n_lines > FEW else 0
     width = size[0] + columns * (0.8 + 0.068 * longest)
     figure = plt.figure(FigureClass=Drawing, figsize=(width, size[1]), layout="constrained")
     if "inline" in mpl.get_backend():
         plt.close(figure)  # a notebook shows what a cell returns, and all open figures too: once is enough
     assert isinstance(figure, Drawing)
     return figure
+
+
+def columns_beside(n_lines: int, height: float) -> int:
+    """How many columns a legend of that many lines needs beside panels of a height in inches."""
+    return -(-n_lines // max(1, int(height / ROW)))
 
 
 def lines(data: xr.Dataset) -> Iterator[tuple[At, dict[str, Any], str]]:
@@ -109,12 +116,18 @@ def set_scales(axis: Axes, x: np.ndarray, curves: Sequence[tuple[str, np.ndarray
     zero = [name for (name, _), v in zip(curves, finite, strict=True) if len(v) and v.max() <= 0]
     below = [f"{name} ({v.max():.1g})" for (name, _), v in zip(curves, finite, strict=True)
              if len(v) and 0 < v.max() < bottom]  # fmt: skip
-    notes = [
-        f"{words}: {_some(names)}" for words, names in (("0 throughout", zero), ("below the axis", below)) if names
-    ]
-    if notes:
-        axis.text(0.98, 0.02, "\n".join(notes), transform=axis.transAxes, ha="right", va="bottom", fontsize=7,
-                  color="0.25", bbox={"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 1.5})  # fmt: skip
+    note(axis, {"0 throughout": zero, "below the axis": below})
+
+
+def note(axis: Axes, found: dict[str, list[str]]) -> None:
+    """Words in the corner, such as "0 throughout: a, b"; a list of names that is empty says nothing."""
+    wide = int(axis.get_position().width * axis.get_figure(root=True).get_figwidth() * WRITTEN)  # pyright: ignore[reportOptionalMemberAccess]
+    words = [textwrap.fill(f"{what}: {_some(names)}", max(24, wide)) for what, names in found.items() if names]
+    if words:
+        box = {"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 1.5}
+        text = axis.text(0.98, 0.02, "\n".join(words), transform=axis.transAxes, ha="right", va="bottom", bbox=box)
+        text.set(fontsize=7, color="0.25")
+        text.set_in_layout(False)
 
 
 def visible(axis: Axes, values: np.ndarray) -> np.ndarray:
@@ -130,7 +143,7 @@ def legend(figure: Figure, axis: Axes) -> None:
     """One legend for all panels: below them, or beside them where there are many lines."""
     handles, labels = axis.get_legend_handles_labels()
     if len(labels) > FEW:
-        columns = -(-len(labels) // ROWS)
+        columns = columns_beside(len(labels), figure.get_figheight())
         figure.legend(
             handles, labels, loc="outside right upper", ncols=columns, fontsize=8, frameon=False, handlelength=3.5
         )

@@ -113,6 +113,8 @@ class Result:
         """
         from cpdpo_jax.results.figures import curves
 
+        if size is not None and (isinstance(size, (int, float)) or len(size) != 2):
+            raise ValueError(f"size = {size!r}; give width and height in inches, such as (9, 4).")
         chosen = (metrics,) if isinstance(metrics, str) else tuple(metrics)
         data = unit.shown(self.data, units)
         if learners is not None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cpdpo_jax.common.words import number
 from cpdpo_jax.results import units
 from cpdpo_jax.results.statistics import METRICS, bootstrap_mean, metric
 
@@ -54,8 +55,8 @@ def summary_table(data: xr.Dataset) -> TextTable:
             low, high = bootstrap_mean(values)
             mean = values.mean()
             rows.append(
-                [*label, name, f"{mean:.4g}", f"[{low:.4g}, {high:.4g}]", f"{np.median(values):.4g}",
-                 f"{mean / episodes:.3g}"]
+                [*label, name, number(mean), f"[{number(low)}, {number(high)}]", number(np.median(values)),
+                 number(mean / episodes, 3)]
             )  # fmt: skip
     ended = " (interrupted)" if data.attrs["interrupted"] else ""
     head = [f"{episodes:,} episodes, {data.sizes['seed']} seeds{ended}", units.remark(data)]
@@ -110,7 +111,7 @@ def _difference(curves: xr.DataArray, first: dict, second: dict) -> list[str]:
     values = paired[reached[-1]]
     low, high = bootstrap_mean(values)
     at = f"{int(curves.episode.values[reached[-1]]):,}"
-    return [f"{values.mean():.4g}", f"[{low:.4g}, {high:.4g}]", str(len(values)), at]
+    return [number(values.mean()), f"[{number(low)}, {number(high)}]", str(len(values)), at]
 
 
 def monitor_table(data: xr.Dataset) -> str:

@@ -80,7 +80,8 @@ def run_block(
     def snapshot() -> Snapshot:
         return Snapshot(t, believed, curves, [np.asarray(leaf) for leaf in jax.tree.leaves(state)])
 
-    size, kept = 32, time.perf_counter()
+    multiple = compiled_loop.call_multiple()
+    size, kept = max(32, multiple), time.perf_counter()
     for end in plan.calls:
         if end < t:
             continue
@@ -99,7 +100,8 @@ def run_block(
             started = time.perf_counter()
             state = jax.block_until_ready(advance(phase.learner, plan.cmdp.noise, inputs, state, t, t + n))
             if n == size:  # a shorter call says little about the rhythm
-                size = max(1, min(4 * n, int(n * CALL_SECONDS / max(time.perf_counter() - started, 1e-6))))
+                size = min(4 * n, int(n * CALL_SECONDS / max(time.perf_counter() - started, 1e-6)))
+                size = max(1, size // multiple) * multiple
             t += n
             curves.first_bad[:] = np.asarray(state.first_bad) + 1
             refuse_improper(state.played, phase.learner.name, lambda b: describe_lane(plan, lane, b))

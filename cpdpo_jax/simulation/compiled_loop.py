@@ -7,6 +7,7 @@ any number of episodes (the bounds are traced: no recompilation), and how a run 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -18,13 +19,16 @@ from cpdpo_jax.kernels.cpu.single_function import single_cpu_function
 from cpdpo_jax.kernels.cpu.switch import cpu_acceleration_enabled
 from cpdpo_jax.kernels.loops import unrolled_reduce, unrolled_sum
 from cpdpo_jax.kernels.sums import compensated_add
+from cpdpo_jax.kernels.target import for_accelerator
 from cpdpo_jax.kernels.values import root_value
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.simulation import monitor
+from cpdpo_jax.simulation.hoisting import hoisted
 from cpdpo_jax.simulation.programs import LearnerProgram
 from cpdpo_jax.simulation.randomness import init_key, uniforms, update_key
 from cpdpo_jax.simulation.rollout import Model, rollout
 
+STRETCH = 64  # episodes of a loop whose length an accelerator's host knows: it waits once in so many
 SUM_TOLERANCE = 1e-3  # of the probabilities of a state: far above float32's rounding
 
 
@@ -84,10 +88,20 @@ def play(
     policy = learner.policy(lanes.problem, lanes.hyper, state)
     trajectory = rollout(lanes.model, policy, draws, noise)
     values = root_value(lanes.model.transition, policy, lanes.model.payoff)
-    gaps = jnp.concatenate([lanes.optimum[None] - values[:1], values[1:] - lanes.problem.threshold])
+    gaps = _gaps(values, lanes)
     own = (update_key(lanes.keys, t),) if learner.randomness else ()
     state, info = learner.update(lanes.problem, lanes.hyper, state, policy, trajectory, *own)
     return state, Episode(policy=policy, trajectory=trajectory, gaps=gaps, info=info)
+
+
+def _gaps(values: jax.Array, lanes: LaneInputs) -> jax.Array:
+    """OPT - V(r), then V(g_i) - alpha_i: [1+M,B]."""
+    optimum, threshold = lanes.optimum[None], lanes.problem.threshold
+    if not for_accelerator():
+        return jnp.concatenate([optimum - values[:1], values[1:] - threshold])
+    first = jnp.arange(len(values))[:, None] == 0  # a concatenation would be a kernel of its own
+    aim = jnp.where(first, optimum, jnp.pad(threshold, [(1, 0), (0, 0)]))
+    return jnp.where(first, aim - values, values - aim)
 
 
 def _over_all(values: jax.Array, axes: int, combine: Any) -> jax.Array:
@@ -143,7 +157,20 @@ def episode(learner: Learner, noise: str, lanes: LaneInputs, state: LoopState, t
     if state.watch is not None and learner.analysis is not None:
         watch = monitor.observe(state.watch, learner.analysis, lanes, state.learner, after, played)
     first_bad = jnp.where(bad, t, state.first_bad)
-    return LoopState(after, sums, carry, played.gaps, played.info, first_bad, checked, watch)
+    info = played.info
+    if for_accelerator():  # what the learner keeps too (its epochs) would be copied: made a second time, it is not
+        info = jax.tree.map(lambda leaf: jnp.where(t < 0, 0, leaf), info)
+    return LoopState(after, sums, carry, played.gaps, info, first_bad, checked, watch)
+
+
+def episode_of(
+    learner: Learner, noise: str, lanes: LaneInputs, like: LoopState, *, few_functions: bool = True
+) -> Callable[[LoopState, jax.Array], LoopState]:
+    """`episode` as a function of state and t; for an accelerator, what never changes is computed before the loop."""
+    one = partial(episode, learner, noise)
+    if for_accelerator():
+        return hoisted(one, lanes, like, jnp.int32(0))
+    return in_few_functions(partial(one, lanes)) if few_functions else partial(one, lanes)
 
 
 def check_played(before: Played, policy: jax.Array, mask: jax.Array, t: jax.Array) -> Played:
@@ -161,14 +188,29 @@ def check_played(before: Played, policy: jax.Array, mask: jax.Array, t: jax.Arra
     )
 
 
-def advance(learner: Learner, noise: str, lanes: LaneInputs, state: LoopState, first: Array, last: Array) -> LoopState:
-    """Episodes first..last-1 (counted from 0) of every lane, compiled; `state` is donated."""
-    return program()(learner, noise, lanes, state, first, last)[0]
+def advance(learner: Learner, noise: str, lanes: LaneInputs, state: LoopState, first: int, last: int) -> LoopState:
+    """Episodes first..last-1 (counted from 0) of every lane, compiled; `state` is donated.
+
+    On an accelerator in loops of `STRETCH` episodes, and what is left over one by one; a call of none compiles both.
+    """
+    if not for_accelerator():
+        return program()(learner, noise, lanes, state, first, last)[0]
+    middle = last - (last - first) % STRETCH
+    if first < middle or first == last:
+        state = program()(learner, noise, lanes, state, first, middle, STRETCH)[0]
+    if middle < last or first == last:
+        state = program()(learner, noise, lanes, state, middle, last)[0]
+    return state
 
 
 def program() -> Any:
     """`advance_whole`, compiled; on a CPU, unless its accelerations are off, for vectors as wide as it has."""
     return _for_cpu if cpu_acceleration_enabled() else _plain
+
+
+def call_multiple() -> int:
+    """Of how many episodes the length of a call is best a multiple."""
+    return STRETCH if for_accelerator() else 1
 
 
 def advance_whole(
@@ -185,18 +227,20 @@ def advance_whole(
     """`advance`, and what `single_cpu_function` wants returned.
 
     The loop is a scan over `stretch` episodes inside a loop over stretches, of which there are as many as asked for:
-    first and last must be multiples of `stretch`. A CPU wants one episode (the scan then costs nothing and any call
+    last - first must be a multiple of `stretch`. A CPU wants one episode (the scan then costs nothing and any call
     length is the same program); an accelerator wants many, because its host waits at every turn of the outer loop.
     """
 
+    one = episode_of(learner, noise, lanes, state, few_functions=single)
+
     def step(state: LoopState, t: jax.Array) -> tuple[LoopState, None]:
-        return episode(learner, noise, lanes, state, t), None
+        return one(state, t), None
 
     def stretches(i: jax.Array, state: LoopState) -> LoopState:
-        times = i * stretch + jnp.arange(stretch, dtype=jnp.int32)
-        return jax.lax.scan(in_few_functions(step) if single else step, state, times, unroll=stretch == 1)[0]
+        times = offset + i * stretch + jnp.arange(stretch, dtype=jnp.int32)
+        return jax.lax.scan(step, state, times, unroll=stretch == 1)[0]
 
-    begin, end = first // stretch, last // stretch
+    begin, end, offset = (first, last, 0) if stretch == 1 else (0, (last - first) // stretch, first)
 
     def loop(state: LoopState) -> LoopState:
         return jax.lax.fori_loop(begin, end, stretches, state)

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from cpdpo_jax.common.types import CMDP
+from cpdpo_jax.envs import registry
 from cpdpo_jax.envs.build import stack
 from cpdpo_jax.envs.registry import make
 from cpdpo_jax.exact.optimum import Solution
+from cpdpo_jax.learners import base
 from cpdpo_jax.learners.base import Learner
 from cpdpo_jax.simulation.options import whole
 
@@ -20,12 +22,19 @@ PER_DECADE = 20  # checkpoints of "log"
 def batch(cmdp: str | CMDP | Sequence[CMDP]) -> CMDP:
     """A batch of instances, whatever was given: an environment's name, an .npz file, a CMDP, a batch or a list."""
     if isinstance(cmdp, str):
+        no_learner(cmdp)
         cmdp = make(cmdp)
     if isinstance(cmdp, CMDP):
         return cmdp if cmdp.batch_shape else stack([cmdp])
     if isinstance(cmdp, (list, tuple)) and cmdp and all(isinstance(one, CMDP) for one in cmdp):
         return stack(cmdp)
     raise ValueError(f"cmdp is a {type(cmdp).__name__}; give an environment's name, a CMDP, a batch or a list.")
+
+
+def no_learner(environment: str) -> None:
+    """A learner's name where an environment's should be is told as such."""
+    if environment in base.names() and environment not in registry.names():
+        raise ValueError(f"{environment!r} is a learner; give an environment in its place, such as 'random'.")
 
 
 def seeds(value: int | Sequence[int]) -> np.ndarray:

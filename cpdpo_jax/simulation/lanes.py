@@ -105,6 +105,14 @@ def lanes_that_fit(shape: Sequence[int], platform: str) -> int:
     return DEVICE_LANES if memory is None else min(DEVICE_LANES, memory // 2 // bytes_per_lane(shape))
 
 
+def lanes_that_fit_in_words(shape: Sequence[int], platform: str) -> str:
+    """Where `lanes_that_fit` comes from on an accelerator."""
+    memory, each = _device_memory(), bytes_per_lane(shape)
+    if memory is None:
+        return f"{platform}: at most {DEVICE_LANES:,}, the device does not say what memory it has"
+    return f"{platform}: at most {DEVICE_LANES:,}, and half of {memory / 1e9:.0f} GB holds {memory // 2 // each:,}"
+
+
 def _device_memory() -> int | None:
     """Bytes that jax may use on its device; None where it does not say."""
     return (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")

@@ -163,6 +163,7 @@ class Options:
         for name in values:
             if name not in OPTION_NAMES:
                 hint = did_you_mean(name, OPTION_NAMES) or f"the options are {', '.join(OPTION_NAMES)}."
+                hint = "hyperparameters and presets are given as hparams." if name == "settings" else hint
                 raise ValueError(f"there is no option {name!r}; {hint}")
         return Options(**values)
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from cpdpo_jax.common.types import CMDP
 from cpdpo_jax.common.words import did_you_mean
+from cpdpo_jax.envs import registry
 from cpdpo_jax.envs.build import stack, unstack
 from cpdpo_jax.exact import optimum
 from cpdpo_jax.learners import base, settings
@@ -90,6 +91,9 @@ def prepare(
         raise ValueError(
             f"learner is a {type(learner).__name__}; give a learner's name, a Learner, or a list of those."
         )
+    for name in several:
+        if isinstance(name, str) and name not in base.names() and name in registry.names():
+            raise ValueError(f"{name!r} is an environment; give a learner in its place, such as 'cpdpo'.")
     learners = [base.get(name) for name in several]
     cmdp = inputs.batch(cmdp)
     episodes = whole("episodes", episodes)

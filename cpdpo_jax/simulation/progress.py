@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
+import warnings
 from typing import Any, TextIO
 
 FIRST, EVERY = 10.0, 60.0  # seconds until a log has its first line, and between two
+KNOWN = 0.01  # the share after which the time left is told: before, most of it went into compiling
 
 
 class Lines:
@@ -35,9 +37,9 @@ class Lines:
             return
         self.due = now + EVERY
         spent, share = now - self.started, self.done / self.total
-        left = spent * (1 - share) / share
+        left = f", about {spent * (1 - share) / share:.0f} s left" if share >= KNOWN else ""
         where = f" ({self.label})" if self.label else ""
-        line = f"cpdpo: {share:.0%} of {self.total:.3g} episodes after {spent:.0f} s, about {left:.0f} s left{where}"
+        line = f"cpdpo: {share:.0%} of {self.total:.3g} episodes after {spent:.0f} s{left}{where}"
         print(line, file=self.out, flush=True)
 
 
@@ -45,6 +47,8 @@ def progress_bar(total: int, show: bool = True) -> Any:
     """A bar where stderr is a terminal, lines where it is not; neither if not `show`. Takes `update(n)`."""
     if show and not sys.stderr.isatty():
         return Lines(total, sys.stderr)
-    from tqdm.auto import tqdm
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # in a notebook without ipywidgets the bar is one of letters
+        from tqdm.auto import tqdm
 
     return tqdm(total=total, unit=" episodes", unit_scale=True, disable=not show, smoothing=0.1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import NamedTuple
 
@@ -10,10 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from cpdpo_jax.common.types import CMDP, Trajectory
+from cpdpo_jax.kernels.accelerator import together
 from cpdpo_jax.kernels.cpu.choice import replaced_by
 from cpdpo_jax.kernels.lookup import at_index, at_pairs
 from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES, unrolled_sum
-from cpdpo_jax.kernels.target import for_accelerator
+from cpdpo_jax.kernels.target import unrolls_states
+
+MAX_PAIRS_OF_ONE_KERNEL = 512  # pairs times next states of all layers, for a walk that is written out
 
 
 class Model(NamedTuple):
@@ -57,27 +61,26 @@ def rollout(model: Model, policy: jax.Array, uniforms: jax.Array, noise: str) ->
     Column 0 draws the action and column 1 the next state (the first whose cumulative probability exceeds the
     uniform), column 2 the reward and column 3+i cost i.
     """
-    by_hand = for_accelerator() and policy.shape[1] <= MAX_UNROLLED_STATES
-    go = _walk_all_at_once if by_hand else replaced_by("walk", _walk, policy.shape[1], policy.shape[3:], policy.dtype)
-    states, actions, mean = go(policy, model.last_action, model.arrival, model.payoff, uniforms)
+    if unrolls_states(policy.shape[1]):
+        small = math.prod(model.arrival.shape[:4]) <= MAX_PAIRS_OF_ONE_KERNEL
+        states, actions = (_walk_in_one_kernel if small else _walk_all_at_once)(model, policy, uniforms)
+        mean = at_pairs(states, actions, model.payoff)  # [1+M,L,B]
+    else:
+        walk = replaced_by("walk", _walk, policy.shape[1], policy.shape[3:], policy.dtype)
+        states, actions, mean = walk(policy, model.last_action, model.arrival, model.payoff, uniforms)
     drawn = sample(mean, jnp.moveaxis(uniforms[:, 2:], 1, 0), model.concentration, noise)
     return Trajectory(state=states, action=actions, reward=drawn[0], cost=drawn[1:])
-
-
-def _until(policy: jax.Array, last_action: jax.Array) -> jax.Array:
-    """Cumulative probabilities of the actions, 2 from the last allowed one on: [L,S,A,B]."""
-    until = [policy[:, :, 0]]
-    for a in range(1, policy.shape[2]):
-        until.append(until[-1] + policy[:, :, a])
-    return jnp.where(last_action, 2, jnp.stack(until, axis=2))
 
 
 def _walk(
     policy: jax.Array, last_action: jax.Array, arrivals: jax.Array, payoff: jax.Array, uniforms: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """States and actions [L,B] int32, layer by layer, and the mean payoffs there [1+M,L,B]."""
-    until = _until(policy, last_action)
-    n_layers, n_states, n_actions, *_ = until.shape
+    n_layers, n_states, n_actions, *_ = policy.shape
+    until = [policy[:, :, 0]]
+    for a in range(1, n_actions):
+        until.append(until[-1] + policy[:, :, a])
+    until = jnp.where(last_action, 2, jnp.stack(until, axis=2))  # [L,S,A,B]
     lanes = uniforms.shape[2:]
     states = jnp.zeros((n_layers, *lanes), jnp.int32)
     actions = jnp.zeros((n_layers, *lanes), jnp.int32)
@@ -96,28 +99,57 @@ def _walk(
     return states, actions, at_pairs(states, actions, payoff)
 
 
-def _walk_all_at_once(
-    policy: jax.Array, last_action: jax.Array, arrivals: jax.Array, payoff: jax.Array, uniforms: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """`_walk` for an accelerator: where every state of every layer would lead, then the path through that.
+def _walk_in_one_kernel(model: Model, policy: jax.Array, uniforms: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """`_walk` for an accelerator, a thread a lane: every number an array [B] of its own, so that one kernel makes all.
 
-    S times the draws, but two kernels where the walk takes two a layer; the same comparisons of the same numbers.
+    The same comparisons of the same numbers.
     """
-    until = _until(policy, last_action)
-    n_layers, n_states, n_actions, *_ = until.shape
-    passed = (until <= uniforms[:, 0, None, None]).astype(jnp.int32)
-    action = unrolled_sum(n_actions, lambda a: passed[:, :, a])  # [L,S,B] the action that every state would draw
-    rows = jnp.broadcast_to(arrivals[:, :, 0], (n_layers - 1, n_states, n_states, *action.shape[2:]))
-    for a in range(1, n_actions):
-        rows = jnp.where((action[:-1] == a)[:, :, None], arrivals[:, :, a], rows)
-    passed = (rows <= uniforms[:-1, 1, None, None]).astype(jnp.int32)
-    follows = unrolled_sum(n_states, lambda y: passed[:, :, y])  # [L-1,S,B] the state that every state would lead to
-    states = [jnp.zeros(action.shape[2:], jnp.int32)]
+    n_layers, n_states, n_actions, *lanes = policy.shape
+    states, actions = [jnp.zeros(lanes, jnp.int32)], []
+
+    def passed(bound: jax.Array, draw: jax.Array) -> jax.Array:
+        return (jnp.broadcast_to(bound, lanes) <= draw).astype(jnp.int32)
+
+    for k in range(n_layers):
+        at_state = [states[-1] == x for x in range(n_states)]
+        probability = [selected(at_state, policy[k, :, a]) for a in range(n_actions)]
+        is_last = [selected(at_state, model.last_action[k, :, a]) for a in range(n_actions)]
+        until = [sum(probability[1 : a + 1], start=probability[0]) for a in range(n_actions)]
+        until = [jnp.where(is_last[a], 2, until[a]) for a in range(n_actions)]
+        actions.append(unrolled_sum(n_actions, lambda a, k=k, until=until: passed(until[a], uniforms[k, 0])))
+        if k + 1 < n_layers:
+            at_pair = [at & (actions[-1] == a) for at in at_state for a in range(n_actions)]
+            table = model.arrival[k].reshape(-1, *model.arrival.shape[3:])  # [S A,S',B]
+            rows = [selected(at_pair, table[:, y]) for y in range(n_states)]
+            states.append(unrolled_sum(n_states, lambda y, k=k, rows=rows: passed(rows[y], uniforms[k, 1])))
+    both = together(jnp.stack(states + actions))
+    return both[:n_layers], both[n_layers:]
+
+
+def _walk_all_at_once(model: Model, policy: jax.Array, uniforms: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """`_walk` for an accelerator and wide layers: where every state of every layer would lead, then the path."""
+    n_layers, _, n_actions, *lanes = policy.shape
+    until = [unrolled_sum(a + 1, lambda i: policy[:, :, i]) for a in range(n_actions)]
+    until = jnp.where(model.last_action, 2, jnp.stack(until, axis=2))
+    action = (until <= uniforms[:, 0, None, None]).sum(axis=2, dtype=jnp.int32)  # [L,S,B] what every state would draw
+    leads = (model.arrival <= uniforms[:-1, 1, None, None, None]).sum(axis=3, dtype=jnp.int32)  # [L-1,S,A,B]
+    is_drawn = action[:-1, :, None] == jnp.arange(n_actions, dtype=jnp.int32)[:, None]
+    follows = jnp.where(is_drawn, leads, 0).sum(axis=2, dtype=jnp.int32)  # [L-1,S,B] where every state would lead
+    action, follows = together((action, follows))
+    states = [jnp.zeros(lanes, jnp.int32)]
     for k in range(n_layers - 1):
-        states.append(at_index(states[-1], follows[k]))
-    actions = [at_index(state, action[k]) for k, state in enumerate(states)]
-    states, actions = jnp.stack(states), jnp.stack(actions)
-    return states, actions, at_pairs(states, actions, payoff)
+        states.append(selected([states[-1] == x for x in range(follows.shape[1])], follows[k]))
+    actions = [selected([state == x for x in range(action.shape[1])], action[k]) for k, state in enumerate(states)]
+    both = together(jnp.stack(states + actions))
+    return both[:n_layers], both[n_layers:]
+
+
+def selected(conditions: list[jax.Array], entries: jax.Array) -> jax.Array:
+    """The entry whose condition holds: entries [N,B]."""
+    chosen = entries[0]
+    for i, condition in enumerate(conditions[1:], start=1):
+        chosen = jnp.where(condition, entries[i], chosen)
+    return chosen
 
 
 def sample(mean: jax.Array, uniform: jax.Array, concentration: jax.Array, noise: str) -> jax.Array:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from cpdpo_jax.common.types import CMDP
+from cpdpo_jax.kernels.target import target_platform
 from cpdpo_jax.learners.base import Learner
 from cpdpo_jax.results.result import NonFiniteError, Result
 from cpdpo_jax.simulation.assemble import assemble
@@ -46,7 +47,8 @@ def simulate(
     Ctrl-C returns what is done, marked as interrupted.
     """
     block = None if block is None else whole("block", block)
-    platform, workers = devices()[0].platform, how_many()
+    devices()  # one sentence where there is none
+    platform, workers = target_platform(), how_many()
     use_compilation_cache()
     plan = prepare(learner, cmdp, episodes=episodes, seeds=seeds, hparams=hparams, options=Options.made_of(options))
     blocks = [

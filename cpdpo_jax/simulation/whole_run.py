@@ -6,7 +6,7 @@ What `blocks` does from the host, call by call, for programs that the user compi
 from __future__ import annotations
 
 import math
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -53,7 +53,7 @@ def whole_run(learner: Learner, noise: str, checkpoints: tuple[int, ...], lanes:
     """
     lanes = jax.lax.optimization_barrier(lanes)  # not constants that XLA would compute with, and round otherwise
     lanes, count = _spread(lanes)
-    blocks, width = _cut(lanes, count)
+    blocks, width = cut_lanes(lanes.problem.action_mask.shape[:3], count)
     total = blocks * width
 
     def block(lanes: LaneInputs) -> LaneCurves:
@@ -90,9 +90,9 @@ def _spread(lanes: LaneInputs) -> tuple[LaneInputs, int]:
     return spread(lanes._replace(model=None))._replace(model=model), count
 
 
-def _cut(lanes: LaneInputs, count: int) -> tuple[int, int]:
-    """How many blocks, and the lanes of each."""
-    fits = whole_rounds(lanes_that_fit(lanes.problem.action_mask.shape[:3], target_platform()))
+def cut_lanes(shape: Sequence[int], count: int) -> tuple[int, int]:
+    """How many blocks so many lanes of shape (L, S, A) run in, and the lanes of each."""
+    fits = whole_rounds(lanes_that_fit(shape, target_platform()))
     blocks = math.ceil(count / fits)
     return blocks, math.ceil(count / blocks / LANE_MULTIPLE) * LANE_MULTIPLE
 
@@ -117,12 +117,13 @@ def _block(learner: Learner, noise: str, checkpoints: tuple[int, ...], lanes: La
     ends = np.asarray(checkpoints, np.int32)
     begins = np.concatenate([np.zeros(1, np.int32), ends[:-1]])
     state = compiled_loop.begin(learner, lanes)
+    one = compiled_loop.episode_of(learner, noise, lanes, state)
     points = jax.tree.map(lambda leaf: jnp.zeros((len(ends), *leaf.shape), leaf.dtype), _told(state, ends[0]))
 
     def up_to_checkpoint(c: jax.Array, carry: tuple[LoopState, Points]) -> tuple[LoopState, Points]:
         state, points = carry
         first, last = layer(jnp.asarray(begins), c), layer(jnp.asarray(ends), c)
-        state = jax.lax.fori_loop(first, last, partial(_episode, learner, noise, lanes), state)
+        state = _episodes(one, first, last, state)
         return state, jax.tree.map(lambda kept, now: with_layer(kept, c, now), points, _told(state, last))
 
     (state, points), reads = single_cpu_function(
@@ -132,8 +133,18 @@ def _block(learner: Learner, noise: str, checkpoints: tuple[int, ...], lanes: La
     return LaneCurves(points, learner.policy(lanes.problem, lanes.hyper, state.learner), state.first_bad + 1)
 
 
-def _episode(learner: Learner, noise: str, lanes: LaneInputs, t: jax.Array, state: LoopState) -> LoopState:
-    return compiled_loop.episode(learner, noise, lanes, state, t)
+def _episodes(one: Callable[..., LoopState], first: jax.Array, last: jax.Array, state: LoopState) -> LoopState:
+    """Episodes first..last-1; on an accelerator in loops of known length, and what is left over one by one."""
+    stretch = compiled_loop.call_multiple()
+    if stretch > 1:
+
+        def stretches(i: jax.Array, state: LoopState) -> LoopState:
+            times = first + i * stretch + jnp.arange(stretch, dtype=jnp.int32)
+            return jax.lax.scan(lambda state, t: (one(state, t), None), state, times)[0]
+
+        whole = (last - first) // stretch
+        state, first = jax.lax.fori_loop(0, whole, stretches, state), first + whole * stretch
+    return jax.lax.fori_loop(first, last, lambda t, state: one(state, t), state)
 
 
 def _told(state: LoopState, t: Array) -> Points:

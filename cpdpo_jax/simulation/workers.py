@@ -13,6 +13,7 @@ import jax
 from jax.experimental.compilation_cache import compilation_cache
 
 from cpdpo_jax.common.machine import cores
+from cpdpo_jax.kernels.target import for_accelerator
 from cpdpo_jax.simulation.progress import progress_bar
 
 
@@ -42,7 +43,7 @@ def devices() -> list[Any]:
 def how_many() -> int:
     """Blocks that run at once: one for every core, or for every accelerator."""
     found = devices()
-    return len(found) if found[0].platform != "cpu" else max(len(found), cores())
+    return len(found) if for_accelerator() else max(len(found), cores())
 
 
 def run_jobs(jobs: Sequence[Job], *, workers: int | None = None, progress: bool = True) -> tuple[list[Any], bool]:

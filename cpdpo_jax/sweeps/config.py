@@ -64,6 +64,7 @@ class Config:
 
 _LAST = ("options", "block", "slurm")
 KEYS = (*(entry.name for entry in fields(Config) if entry.name not in _LAST), *OPTION_NAMES, "block", "slurm")
+OTHERWISE = {"hparams": "settings", "env": "environments", "envs": "environments", "T": "episodes"}  # called elsewhere
 SLURM = {  # the keys of the table [slurm] and their kinds
     "jobs": int, "partition": str, "account": str, "time": str, "memory": str, "cores": int, "gpus": int,
     "interface": str, "directives": list, "prologue": list,
@@ -77,6 +78,10 @@ def digest(content: Any) -> str:
 
 def read(path: Path) -> dict[str, Any]:
     """The table in a TOML file, or an error of one line."""
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"there is no file '{path}'; give a TOML file, or say by flags what to run: --learner, --env."
+        )
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
@@ -90,6 +95,7 @@ def build(table: Mapping[str, Any], source: str = "the command line") -> Config:
     for name in table:
         if name not in KEYS:
             hint = did_you_mean(name, KEYS, most=1) or f"the keys are {', '.join(KEYS)}."
+            hint = f"did you mean {OTHERWISE[name]}?" if name in OTHERWISE else hint
             raise ValueError(f"{source} has the key {name!r}, which is not known; {hint}")
     for name in ("learners", "environments", "episodes", "seeds"):
         if name not in table:

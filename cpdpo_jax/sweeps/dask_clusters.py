@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
+from multiprocessing import spawn
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -64,6 +65,7 @@ def connected(
             return
         if where.kind == "local":
             count = where.count or len(visible_gpus()) or cores()
+            stack.enter_context(_main_is_left_alone())
             cluster: Any = stack.enter_context(_local(count))
             wanted, refill = count, lambda: _revive(cluster, count)
         else:
@@ -98,6 +100,27 @@ def visible_gpus() -> list[str]:
 def worker_environment(i: int, gpus: list[str]) -> dict[str, str]:
     """Of worker i: one GPU for each, in turn."""
     return {"CUDA_VISIBLE_DEVICES": gpus[i % len(gpus)]} if gpus else {}
+
+
+@contextmanager
+def _main_is_left_alone() -> Iterator[None]:
+    """A process that Python spawns imports the script that started it, which would call us again if it has no guard.
+
+    Workers need nothing of it: what they are to import is sent to them.
+    """
+    usual = spawn.get_preparation_data
+
+    def prepared(name: str) -> dict[str, Any]:
+        data = usual(name)
+        if name.startswith("Dask Worker"):
+            data = {key: value for key, value in data.items() if not key.startswith("init_main")}
+        return data
+
+    spawn.get_preparation_data = prepared
+    try:
+        yield
+    finally:
+        spawn.get_preparation_data = usual
 
 
 def _local(count: int) -> Any:

@@ -6,6 +6,7 @@ import itertools
 import threading
 import time
 import uuid
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ import jax
 from cpdpo_jax.common import files
 from cpdpo_jax.common.errors import WorkerError
 from cpdpo_jax.simulation.progress import progress_bar
-from cpdpo_jax.sweeps import imports
+from cpdpo_jax.sweeps import imports, snapshots
 from cpdpo_jax.sweeps.dask_clusters import Cluster
 from cpdpo_jax.sweeps.dask_messages import Reply, Task, check_file, fingerprint
 from cpdpo_jax.sweeps.dask_worker import run_blocks, stop_session
@@ -37,8 +38,11 @@ class Lost(NamedTuple):
 class Dask:
     """Packs as tasks of a dask scheduler; the client keeps lock, manifest and table."""
 
-    def __init__(self, cluster: Cluster, *, shared: bool, imports: Sequence[str]) -> None:
-        self.cluster, self.shared, self.imports = cluster, shared, imports
+    def __init__(
+        self, cluster: Cluster, *, shared: bool, imports: Sequence[str], warn: Callable[[str], None] = warnings.warn
+    ) -> None:
+        self.cluster, self.shared, self.imports, self.warn = cluster, shared, imports, warn
+        self.machines: list[dict[str, str]] = []
 
     @property
     def workers(self) -> int:
@@ -146,7 +150,11 @@ class _Session:
         for key, content in reply.files.items():
             check_file(content, key, pack.blocks[key])
             files.write(self.store.result_path(key), content)
+        if reply.rounding and reply.rounding not in self.engine.machines:
+            self.engine.machines.append(reply.rounding)
         if reply.state == "done":
+            if reply.message:
+                self.engine.warn(f"{where}: {reply.message}.")
             for key, block in pack.blocks.items():
                 _seen(lambda key=key: self.store.is_done(key), f"{where} has finished block {key}, which is not there")
                 if self.engine.shared:
@@ -166,7 +174,7 @@ class _Session:
         self.futures.pop(name).release()
         pack, text, lost = self.packs.pop(name), self.texts.pop(name), self.lost.pop(name)
         standing = sum(
-            block["episodes"] if self.store.is_done(key) else self.store.episodes_done(key)
+            block["episodes"] if self.store.is_done(key) else snapshots.episodes_done(self.store, key)
             for key, block in pack.blocks.items()
         )
         times = lost.times + 1 if standing == lost.standing else 1

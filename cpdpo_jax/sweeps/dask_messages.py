@@ -43,9 +43,10 @@ class Reply:
     """What a worker says at the end."""
 
     state: str  # one of `STATES`
-    message: str = ""
+    message: str = ""  # what went wrong, or is to be told beside what is done
     number: int = 0  # of the system's error, if the disk is to blame
     host: str = ""
+    rounding: dict[str, str] = field(default_factory=dict)  # see `provenance.rounding`: what the worker runs on
     files: dict[str, bytes] = field(default_factory=dict)  # finished blocks by key, where no directory is shared
 
     def pack(self) -> bytes:
@@ -65,7 +66,9 @@ class Reply:
                 parts[key] = rest[first : first + length]
                 first += length
             good = first == len(rest) and min(lengths.values(), default=0) >= 0 and set(lengths) <= keys
-            reply = Reply(str(head["state"]), str(head["message"]), int(head["number"]), str(head["host"]), parts)
+            machine = {str(name): str(value) for name, value in head["rounding"].items()}
+            told = str(head["state"]), str(head["message"]), int(head["number"]), str(head["host"])
+            reply = Reply(*told, machine, parts)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"a worker's reply cannot be read: {error}.") from error
         if not good or reply.state not in STATES:

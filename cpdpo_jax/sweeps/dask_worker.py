@@ -11,7 +11,7 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,6 +60,7 @@ def _run(task: Any, worker: Any, key: Any) -> Any:
 
     from cpdpo_jax.simulation.workers import use_compilation_cache
     from cpdpo_jax.sweeps.dask_messages import Reply
+    from cpdpo_jax.sweeps.provenance import rounding
     from cpdpo_jax.sweeps.store import Store
 
     stop = _stopper(task.session, worker, key)
@@ -69,19 +70,22 @@ def _run(task: Any, worker: Any, key: Any) -> Any:
         use_compilation_cache()
         if task.directory is not None:
             store = Store(task.directory)
+            dropped = _drop_of_another_machine(store, task.blocks)
             state = "done" if _run_in(store, task, progress, stop) else "stopped"
-            return Reply(state, host=socket.gethostname())
+            return Reply(state, dropped, host=socket.gethostname(), rounding=rounding())
         with tempfile.TemporaryDirectory(prefix="cpdpo-") as folder:
             for name in ("blocks", "checkpoints"):
                 (Path(folder) / name).mkdir()
             store = Store(folder)
             done = _run_in(store, task, progress, stop)
             files = {one: store.result_path(one).read_bytes() for one in task.blocks if store.is_done(one)}
-            return Reply("done" if done else "stopped", host=socket.gethostname(), files=files)
+            state = "done" if done else "stopped"
+            return Reply(state, host=socket.gethostname(), rounding=rounding(), files=files)
 
 
 def _run_in(store: Any, task: Any, progress: Callable[[int], None], stop: Callable[[], bool]) -> bool:
     """Run what is not finished in a directory: a task is run again where its worker was lost."""
+    from cpdpo_jax.sweeps import snapshots
     from cpdpo_jax.sweeps.packing import Pack, packs
     from cpdpo_jax.sweeps.runner import run_pack
 
@@ -91,22 +95,23 @@ def _run_in(store: Any, task: Any, progress: Callable[[int], None], stop: Callab
             progress(block["episodes"] * len(block["seeds"]))
         else:
             todo[key] = block
-    for key in todo:
-        _drop_of_another_machine(store, key)
     # a kill may have come between the snapshots of two blocks, which then do not stand at one episode
-    begun = {key: store.episodes_done(key) for key in todo}
+    begun = {key: snapshots.episodes_done(store, key) for key in todo}
     found = packs(todo, begun, 1) if todo else []
     every = task.every if task.directory is not None else float("inf")
     return all(not stop() and run_pack(store, Pack(one.blocks, task.batch), progress, stop, every) for one in found)
 
 
-def _drop_of_another_machine(store: Any, key: str) -> None:
-    """A snapshot of another kind of machine is not gone on from: the bits of its block would be of two."""
-    from cpdpo_jax.sweeps.provenance import rounding
+def _drop_of_another_machine(store: Any, keys: Iterable[str]) -> str:
+    """Snapshots of another kind of machine are not gone on from: the bits of a block would be of two. In words."""
+    from cpdpo_jax.sweeps import snapshots
 
-    path = store.checkpoint_path(key)
-    if path.is_file() and json.loads(str(store.arrays(key)["rounding"])) != rounding():
-        path.unlink(missing_ok=True)
+    told = []
+    for key in keys:
+        if not store.is_done(key) and (differ := snapshots.of_another_machine(store, key)):
+            store.checkpoint_path(key).unlink(missing_ok=True)
+            told.append(f"block {key} was begun on another kind of machine ({differ})")
+    return f"{'; '.join(told)}: run again from the start, since it may round otherwise" if told else ""
 
 
 def _check(task: Any) -> None:

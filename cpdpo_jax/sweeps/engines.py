@@ -74,6 +74,8 @@ class Where:
 class Threads:
     """Blocks run in threads of this process."""
 
+    machines = ()
+
     @property
     def workers(self) -> int:
         """Blocks that run at once."""
@@ -116,4 +118,4 @@ def opened(
     from cpdpo_jax.sweeps.dask_engine import Dask
 
     with connected(where, config.slurm, directory, say, warn) as cluster:
-        yield Dask(cluster, shared=where.shared, imports=config.imports)
+        yield Dask(cluster, shared=where.shared, imports=config.imports, warn=warn)

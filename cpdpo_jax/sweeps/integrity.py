@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from cpdpo_jax.common.files import DamagedError
-from cpdpo_jax.sweeps.provenance import rounding
+from cpdpo_jax.sweeps import snapshots
 from cpdpo_jax.sweeps.store import Store
 
 
@@ -23,7 +22,7 @@ def damaged(store: Store, keys: Iterable[str]) -> list[tuple[Path, str]]:
             if done:
                 store.verify(key)
             elif path.is_file():
-                store.arrays(key)
+                snapshots.read(store, key)
         except DamagedError as error:
             found.append((path, str(error)))
         except FileNotFoundError:  # finished in between, by a run that is under way
@@ -68,11 +67,9 @@ def _manifest(store: Store) -> list[tuple[Path, str]]:
 
 
 def _check_machine(store: Store, key: str) -> None:
-    then, here = json.loads(str(store.arrays(key)["rounding"])), rounding()
-    differ = [f"{name} {then.get(name)!r} then, {here[name]!r} now" for name in here if then.get(name) != here[name]]
-    if differ:
+    if differ := snapshots.of_another_machine(store, key):
         raise ValueError(
-            f"{store.checkpoint_path(key)} was begun on another kind of machine ({'; '.join(differ)}), which may round "
+            f"{store.checkpoint_path(key)} was begun on another kind of machine ({differ}), which may round "
             "otherwise; remove it to run its block from the start, or give --any-version to mix the two in one block."
         )
 

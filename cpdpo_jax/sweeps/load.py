@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
 
+from cpdpo_jax.common.words import number
 from cpdpo_jax.results import units as unit
 from cpdpo_jax.results.netcdf import Plain
 from cpdpo_jax.results.result import METRICS, Result
@@ -40,11 +42,19 @@ def load_runs(stores: Iterable[Store]) -> list[Table]:
                 at = (show_environment(block["environment"]), block["episodes"], shared)
                 groups.setdefault(at, []).append(store.read(key))
     differing = [name for name in OPTION_NAMES if len({json.dumps(json.loads(at[2])[name]) for at in groups}) > 1]
-    tables = []
+    tables, called = [], _without_paths({at[0] for at in groups})
     for (environment, episodes, shared), parts in groups.items():
         more = "".join(f" ({name} {json.loads(shared)[name]})" for name in differing)
-        tables.append(Table(environment + more, episodes, Result(combine(parts))))
+        tables.append(Table(called[environment] + more, episodes, Result(combine(parts))))
     return sorted(tables, key=lambda table: (table.environment, table.episodes))
+
+
+def _without_paths(labels: set[str]) -> dict[str, str]:
+    """Labels as people read them: of a CMDP's file its name alone, and its hash only where two files share the name."""
+    files = {label: match for label in labels if (match := re.match(r"(?:.*/)?([^/]+)\.npz:sha256=(\w+)", label))}
+    names = [match[1] for match in files.values()]
+    short = {label: f"{m[1]} ({m[2][:6]})" if names.count(m[1]) > 1 else m[1] for label, m in files.items()}
+    return {label: short.get(label, label) for label in labels}
 
 
 def combine(parts: list[Plain]) -> xr.Dataset:
@@ -188,13 +198,3 @@ def _cell(of: dict[str, float | None]) -> str:
     if mean is None:
         return "not finite"
     return number(mean) if low is None or high is None else f"{number(mean)} ± {number((high - low) / 2, 2)}"
-
-
-def number(value: float, digits: int = 4) -> str:
-    """One style for all numbers: some digits, thousands apart; powers of ten for what is very large or small."""
-    size = abs(value)
-    if size and (size >= 1e7 or size < 1e-3):
-        return f"{value:.{max(digits - 2, 1)}e}"
-    if size >= 10 ** (digits - 1):
-        return f"{round(value):,}"
-    return f"{value:.{digits}g}"

@@ -42,6 +42,7 @@ def rounding() -> dict[str, str]:
         "devices": ", ".join(sorted(kinds)),
         "XLA_FLAGS": " ".join(sorted(flags)),
         "CPDPO_CPU_ACCELERATION": os.environ.get("CPDPO_CPU_ACCELERATION", ""),
+        **{name: os.environ[name] for name in ("CPDPO_TARGET",) if os.environ.get(name)},
     }
 
 

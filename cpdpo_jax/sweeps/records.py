@@ -57,6 +57,15 @@ def read_blocks(path: Path, remedy: str) -> dict[str, dict[str, Any]]:
     return blocks
 
 
+def read_sessions(path: Path) -> list[dict[str, Any]]:
+    """When a shard was run, and on what."""
+    remedy = "remove it; it is for people"
+    sessions = read_json(path, remedy).get("sessions")
+    if not isinstance(sessions, list) or not all(isinstance(one, dict) for one in sessions):
+        raise DamagedError(f"{path} is damaged: it lists no sessions; {remedy}")
+    return sessions
+
+
 def write_config(path: Path, config: Config) -> None:
     """The configuration as TOML, its checksum in a comment at the end."""
     text = configuration.write(config)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cpdpo_jax.common import files
+from cpdpo_jax.results import export
 from cpdpo_jax.sweeps import report_data
 from cpdpo_jax.sweeps.load import in_units, load_runs, rows
 from cpdpo_jax.sweeps.store import Store
@@ -23,8 +24,9 @@ def write(
     *,
     units: str = "source",
     draw: bool = True,
+    csv: bool = False,
 ) -> dict[str, Any]:
-    """Write OUT/report.html and, with `draw`, OUT/figures/*.pdf and *.png; the paths and the summary's rows."""
+    """Write OUT/report.html, with `draw` OUT/figures/*.pdf and *.png, with `csv` OUT/curves.csv; paths and rows."""
     tables = in_units(load_runs(stores), units)
     if not tables:
         raise ValueError(f"{', '.join(str(store.path) for store in stores)}: no block is finished yet.")
@@ -33,6 +35,8 @@ def write(
     data = json.dumps(report_data.payload(stores, tables), allow_nan=False).replace("<", "\\u003c")
     (folder if draw else out).mkdir(parents=True, exist_ok=True)  # not before all has been read
     files.write(out / "report.html", page.replace("@DATA@", data))
+    if csv:
+        files.write(out / "curves.csv", _frame(tables).to_csv(index=False))
     figures = []
     for name, figure in _figures(tables) if draw else ():
         say(f"figure {name}")
@@ -41,7 +45,21 @@ def write(
             _save(figure, path, suffix)
             figures.append(str(path))
             figure.set_layout_engine("none")  # the first file has laid it out
-    return {"report": str(out / "report.html"), "figures": figures, "rows": rows(tables)}
+    extra = {"csv": str(out / "curves.csv")} if csv else {}
+    return {"report": str(out / "report.html"), **extra, "figures": figures, "rows": rows(tables)}
+
+
+def _frame(tables: list[Any]) -> Any:
+    """The rows of `Result.to_dataframe` of all environments and T, in the units that the tables are in."""
+    import pandas as pd
+
+    frames = []
+    for table in tables:
+        frame = export.dataframe(table.result.data)
+        frame.insert(0, "T", table.episodes)
+        frame.insert(0, "environment", table.environment)
+        frames.append(frame)
+    return pd.concat(frames, ignore_index=True)
 
 
 def _figures(tables: list[Any]):

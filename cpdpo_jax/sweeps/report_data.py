@@ -38,8 +38,7 @@ def payload(stores: list[Store], tables: list[Table]) -> dict[str, Any]:
 
 def _place(environment: str, instance: int, several: bool) -> str:
     """What an instance is called on the page."""
-    name = environment.rpartition("/")[2].replace(".npz", "") if environment.endswith(".npz") else environment
-    return f"{name} #{instance}" if several else name
+    return f"{environment} #{instance}" if several else environment
 
 
 def _subtitle(all_rows: list[dict[str, Any]]) -> str:

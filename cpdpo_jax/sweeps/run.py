@@ -22,6 +22,7 @@ from cpdpo_jax.simulation.blocks import KEEP_SECONDS
 from cpdpo_jax.sweeps import config as configuration
 from cpdpo_jax.sweeps.config import Config
 from cpdpo_jax.sweeps.engines import Where, leave_accelerators, opened
+from cpdpo_jax.sweeps.fitting import check
 from cpdpo_jax.sweeps.integrity import set_aside
 from cpdpo_jax.sweeps.load import Table, load_runs
 from cpdpo_jax.sweeps.provenance import rounding
@@ -143,24 +144,24 @@ def execute(
     blocks = expand(config)
     mine = blocks if shard is None else shard.of(blocks)
     store = Store(out)
-    store.check(config, blocks, any_version)
+    check(store, config, blocks, any_version)
     store.path.mkdir(parents=True, exist_ok=True)
     with store.locked(shard) if lock else nullcontext():
-        store.check(config, blocks, any_version)
+        check(store, config, blocks, any_version)
         elsewhere = where.kind != "threads"  # workers look at the snapshots' machines themselves
         for told in set_aside(store, mine, any_version or elsewhere):
             warn(told)
         with opened(where, config, store.path, say, warn) as engine:
             store.begin(config, blocks, shard)
             if shard is not None:
-                store.check(config, blocks, any_version)  # one that came at the same time may have been the first
+                check(store, config, blocks, any_version)  # one that came at the same time may have been the first
             before = sum(map(store.is_done, mine))
             of = f" in shard {shard}" if shard else ""
             say(f"{out}: {len(mine)} blocks{of}, {before} finished before, {len(mine) - before} to run.")
             try:
                 finished = run_all(store, mine, engine, every=every, quiet=not progress)
                 store.tidy(blocks, shard)  # what lost workers left
-                store.end(shard)
+                store.end(shard, engine.machines)
             except OSError as error:
                 if error.errno is None:
                     raise

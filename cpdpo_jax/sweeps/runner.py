@@ -26,6 +26,7 @@ from cpdpo_jax.simulation.curves import BlockCurves
 from cpdpo_jax.simulation.lanes import LaneIndex, lane_inputs
 from cpdpo_jax.simulation.plan import LearnerPlan
 from cpdpo_jax.simulation.workers import how_many, use_compilation_cache
+from cpdpo_jax.sweeps import snapshots
 from cpdpo_jax.sweeps.config import show_environment
 from cpdpo_jax.sweeps.packing import Pack, join, packs, split
 from cpdpo_jax.sweeps.provenance import rounding
@@ -49,19 +50,20 @@ def run_pack(
     blocks, told = pack.blocks, 0  # episodes that were reported
     while blocks:
         plan, lane = build_together(list(blocks.values()), pack.batch)
-        lanes, width = [len(block["seeds"]) for block in blocks.values()], len(lane.seed)
-        snapshots = [one for one in map(store.snapshot, blocks) if one is not None]
-        start = join(snapshots, lanes, width) if len(snapshots) == len(blocks) else None
+        lanes, launch = [len(block["seeds"]) for block in blocks.values()], len(lane.seed)
+        width = launch if plan.on_host else next(iter(blocks.values()))["width"]
+        begun = [one for key in blocks if (one := snapshots.load(store, key)) is not None]
+        start = join(begun, lanes, launch, width) if len(begun) == len(blocks) else None
         if start is not None and start.episode > told:
             progress((start.episode - told) * lane.count)
-        keep = functools.partial(_keep, store, list(blocks), lanes, width)
+        keep = functools.partial(_keep, store, list(blocks), lanes, launch, width)
         started = time.perf_counter()
         curves = run_block(
             plan, lane, lambda n, count=lane.count: progress(n * count), stop, start=start, keep=keep, every=every
         )
         seconds, told = time.perf_counter() - started, int(curves.done)
         rest = {}
-        for (key, block), part in zip(blocks.items(), split(curves, lanes, width), strict=True):
+        for (key, block), part in zip(blocks.items(), split(curves, lanes, launch, width), strict=True):
             bad = (part.first_bad > 0).all()
             if told == block["episodes"] or (bad and told in plan.calls):
                 _finish(store, key, block, part, seconds * len(block["seeds"]) / lane.count)
@@ -73,11 +75,11 @@ def run_pack(
     return True
 
 
-def _keep(store: Store, keys: list[str], lanes: list[int], width: int, snapshot: Snapshot) -> None:
+def _keep(store: Store, keys: list[str], lanes: list[int], launch: int, width: int, snapshot: Snapshot) -> None:
     """Store how far each block of a pack has come; one that is about to end goes on from the snapshot before."""
-    for key, part in zip(keys, split(snapshot, lanes, width), strict=True):
+    for key, part in zip(keys, split(snapshot, lanes, launch, width), strict=True):
         if not (part.curves.first_bad > 0).all():
-            store.keep(key, part)
+            snapshots.keep(store, key, part)
 
 
 def _finish(store: Store, key: str, block: BlockSpec, curves: BlockCurves, seconds: float) -> None:
@@ -102,6 +104,11 @@ class Engine(Protocol):
         """How many run at once."""
         ...
 
+    @property
+    def machines(self) -> Sequence[dict[str, str]]:
+        """The kinds of machine (`provenance.rounding`) that blocks were run on, beside this process's."""
+        ...
+
     def run(self, store: Store, packs: Sequence[Pack], *, every: float, progress: bool) -> bool:
         """Run packs and store their blocks; False if stopped by Ctrl-C.
 
@@ -115,7 +122,7 @@ def run_all(
 ) -> bool:
     """Run every block that is not finished; False if stopped by Ctrl-C."""
     todo = {key: block for key, block in blocks.items() if not store.is_done(key)}
-    begun = {key: store.episodes_done(key) for key in todo}
+    begun = {key: snapshots.episodes_done(store, key) for key in todo}
     return engine.run(store, packs(todo, begun, engine.workers), every=every, progress=not quiet) if todo else True
 
 
@@ -143,7 +150,7 @@ def probe(blocks: dict[str, BlockSpec]) -> Probe:
             compiling += time.perf_counter() - started
             seen[program] = _seconds_per_episode(block)
             name = f"{block['learner']} on {show_environment(block['environment'])}"
-            rates[name] = 1e6 * seen[program] / len(build_block(block)[2].seed)
+            rates[name] = 1e6 * seen[program] / len(build_together([block], False)[1].seed)
         _, plan, lane = build_block(block)
         m = plan.cmdp.n_constraints
         size += 60_000 + 8 * len(lane.seed) * (len(plan.checkpoints) * (4 + 5 * m) + plan.cmdp.reward.size)
@@ -155,7 +162,7 @@ def probe(blocks: dict[str, BlockSpec]) -> Probe:
 
 def _seconds_per_episode(block: BlockSpec) -> float:
     """Of the whole block on one core, by doubling the number of episodes until the time can be read."""
-    _, plan, lane = build_block(block)
+    plan, lane = build_together([block], False)
     return _timed(plan, lane, block["episodes"])
 
 

@@ -22,9 +22,10 @@ from cpdpo_jax.common.types import CMDP
 from cpdpo_jax.envs import registry
 from cpdpo_jax.envs.build import unstack
 from cpdpo_jax.exact import optimum
+from cpdpo_jax.kernels.target import for_accelerator, target_platform
 from cpdpo_jax.learners import base, settings
 from cpdpo_jax.simulation import inputs
-from cpdpo_jax.simulation.lanes import HOST_LANES, LaneIndex, padded
+from cpdpo_jax.simulation.lanes import HOST_LANES, LaneIndex, lanes_that_fit, padded, whole_rounds
 from cpdpo_jax.simulation.options import OPTION_NAMES, Options
 from cpdpo_jax.simulation.plan import LearnerPlan, SimulationPlan, prepare, select_instance
 from cpdpo_jax.sweeps import imports
@@ -108,7 +109,28 @@ def build_together(blocks: Sequence[BlockSpec], batch: bool) -> tuple[LearnerPla
         for seed in block["seeds"]
     ]
     instance, setting, seed = np.array(lanes).T
-    return plan, padded(instance, setting, seed, len(lanes) if plan.on_host else blocks[0]["width"])
+    return plan, padded(instance, setting, seed, len(lanes) if plan.on_host else launch_width(blocks[0]))
+
+
+def launch_width(block: BlockSpec) -> int:
+    """The lanes of the program that runs a block: its own width, or on an accelerator as many as there is room for.
+
+    It does not depend on how many blocks there are: what is missing is padding, which costs an accelerator little, and
+    a block's bits do not depend on what runs beside it.
+    """
+    if not for_accelerator() or on_host(block):
+        return block["width"]
+    return max(block["width"], whole_rounds(lanes_that_fit(shape_of(block), target_platform())))
+
+
+def shape_of(block: BlockSpec) -> tuple[int, ...]:
+    """(L, S, A) of its environment."""
+    return _plan_of(block).learners[0].cmdp.reward.shape[:3]
+
+
+def has_instances(block: BlockSpec) -> bool:
+    """Its environment has several."""
+    return _plan_of(block).learners[0].cmdp.batch_shape[0] > 1
 
 
 def on_host(block: BlockSpec) -> bool:
@@ -154,6 +176,7 @@ def _environment(text: str) -> CMDP:
     """An environment as a batch; text: JSON of its table."""
     table = json.loads(text)
     parameters = {name: value for name, value in table.items() if name not in ("name", "sha256")}
+    inputs.no_learner(table["name"])
     try:
         return inputs.batch(envs.make(table["name"], **parameters))
     except TypeError as error:

@@ -2,8 +2,8 @@
 
 - `<!-- learners -->`, `<!-- environments -->`, `<!-- options -->` in a page become lists made of the registries;
 - every `experiments/NAME/README.md` is a page, with its figures;
-- pages that others add to docs/ find their way into the navigation;
-- formulas become MathML, which browsers show without a script from elsewhere.
+- formulas become MathML, which browsers show without a script from elsewhere;
+- a page that would load anything from elsewhere ends the build.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ import dataclasses
 import html
 import io
 import re
+import textwrap
 from pathlib import Path
 
 import latex2mathml.converter
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[2]
-OPTIONAL = {"gpu.md": "On a GPU", "clusters.md": "Clusters", "experiments.md": "Findings"}
+LABEL = re.compile(r"(What it does|Cost per episode|Guarantee|When to use it|Deviations?|Union bound)\b")
 
 
 def on_config(config):
-    """Pages that exist only once somebody has written them."""
-    for name, title in OPTIONAL.items():
-        if (ROOT / "docs" / name).is_file():
-            config.nav.append({title: name})
-    experiments = [{"All": "experiments_index.md"}]
-    for page in sorted(ROOT.glob("experiments/*/README.md")):
-        experiments.append({page.parent.name: f"experiments/{page.parent.name}.md"})
+    """A page for each experiment."""
     for entry in config.nav:
         if "Experiments" in entry:
-            entry["Experiments"] = experiments
+            for page in sorted(ROOT.glob("experiments/*/README.md")):
+                entry["Experiments"].append({page.parent.name: f"experiments/{page.parent.name}.md"})
     return config
 
 
 def on_files(files: Files, *, config) -> Files:
-    """The experiments' pages and figures, the environments' pictures."""
+    """The experiments' pages and figures, the environments' pictures, the style, the script that searches on a disk."""
+    for name in ("iframe-worker.js", "site.css"):
+        text = (ROOT / "docs" / "site" / name).read_text(encoding="utf-8")
+        files.append(File.generated(config, f"assets/{name}", content=text))
     for page in sorted(ROOT.glob("experiments/*/README.md")):
         name = page.parent.name
         text = page.read_text(encoding="utf-8")
@@ -76,7 +76,8 @@ def pictures():
 
 
 def on_page_markdown(markdown: str, *, page, config, files: Files) -> str:
-    """The lists."""
+    """The lists; a link to an experiment's README leads to its page."""
+    markdown = re.sub(r"\]\(\.\./experiments/(\w+)/README\.md\)", r"](experiments/\1.md)", markdown)
     for mark, make in (("learners", learners), ("environments", environments), ("options", options)):
         if f"<!-- {mark} -->" in markdown:
             markdown = markdown.replace(f"<!-- {mark} -->", make(files))
@@ -92,10 +93,25 @@ def on_page_markdown(markdown: str, *, page, config, files: Files) -> str:
     return markdown
 
 
-def plain(text: str) -> str:
-    """A text as it is, its long lines wrapped by the browser; no empty line, which would end the HTML block."""
-    lines = (html.escape(line) or "&nbsp;" for line in text.splitlines())
-    return '<pre style="white-space: pre-wrap; font-size: .72rem">' + "\n".join(lines) + "</pre>"
+def prose(text: str) -> str:
+    """A docstring as HTML: paragraphs, and formulas (its indented lines) as they are."""
+    parts: list[list[str]] = []
+    formula = False
+    for line in text.splitlines():
+        indented = line.startswith("    ")
+        if not line.strip() or not parts or indented != formula or (not indented and LABEL.match(line)):
+            parts.append([])
+        formula = indented
+        parts[-1].append(line)
+    out = []
+    for lines in parts:
+        block = "\n".join(lines).strip("\n")
+        if block.startswith("    "):
+            out.append(f"<pre class='formula'>{html.escape(textwrap.dedent(block))}</pre>")
+        elif block.strip():
+            words = re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(" ".join(block.split()), quote=False))
+            out.append("<p>" + re.sub(LABEL.pattern + r"([^:]*:)", r"<b>\1\2</b>", words, count=1) + "</p>")
+    return "\n\n".join(out) + "\n"
 
 
 def learners(files: Files) -> str:
@@ -106,8 +122,9 @@ def learners(files: Files) -> str:
     parts = []
     for name in room.names():
         learner = room.get(name)
-        about = "\n".join(line.removeprefix("    ") for line in listing.about(learner).splitlines())
-        parts.append(f"## {name}\n\n{plain(about)}\n")
+        parts.append(f"## {name}\n\n{prose(listing.about(learner))}")
+        if learner.extra_knowledge:
+            parts.append(f"It is handed {learner.extra_knowledge}.\n")
         found = listing.hyperparameters(learner)
         if found:
             rows = [
@@ -126,9 +143,15 @@ def environments(files: Files) -> str:
 
     parts = []
     for name in envs.names():
-        parts.append(f"## {name}\n\n{plain(envs.help(name))}\n")
-        if files.get_file_from_path(f"environments/{name}.png"):
-            parts.append(f"![{name}](environments/{name}.png)\n")
+        said = envs.help(name).partition("\n\nParameters and defaults:")[0].removeprefix(f"{name}: ")
+        parts.append(f"## {name}\n\n{prose(said)}")
+        rows = [f"| `{key}` | `{value!r}` |" for key, value in envs.defaults(name).items()]
+        parts.append("\n".join(["| parameter | default |", "|---|---|", *rows]) + "\n")
+        picture = f"environments/{name}.png"
+        if files.get_file_from_path(picture):
+            parts.append(f"[![The layers of {name}]({picture})]({picture})\n")
+        else:
+            parts.append("*No picture: more than 80 states, or a batch.*\n")
     return "\n".join(parts)
 
 
@@ -152,3 +175,12 @@ def on_page_content(content: str, *, page, config, files: Files) -> str:
         return latex2mathml.converter.convert(formula, display="block" if display else "inline")
 
     return re.sub(r'<(?:span|div) class="arithmatex">(.*?)</(?:span|div)>', convert, content, flags=re.DOTALL)
+
+
+def on_post_page(output: str, *, page, config) -> str:
+    """Everything that a page loads lies beside it."""
+    loaded = re.findall(r"<(?:script|img|iframe)[^>]*\ssrc=[\"']?((?:https?:)?//[^\"'\s>]+)", output)
+    loaded += re.findall(r"<link[^>]*\shref=[\"']?((?:https?:)?//[^\"'\s>]+)", output)
+    if loaded:
+        raise PluginError(f"{page.file.src_uri} loads {loaded[0]}: put the file into docs/site and load that")
+    return output

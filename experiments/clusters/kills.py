@@ -1,9 +1,12 @@
-"""One run of 24 blocks on two local workers, 20 of which are killed at random moments."""
+"""One run of 24 blocks on two local workers, 20 of which are killed (`kill -9`) as it goes on.
+
+The moments are drawn as shares of the whole work, not of time: a slow machine is killed as often as a fast one, and a
+run of which every start is killed would not be a run.
+"""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import random
 import shutil
@@ -13,8 +16,10 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import cpdpo_jax as cp
+from cpdpo_jax.sweeps import snapshots
 from cpdpo_jax.sweeps.dask_clusters import connected
 from cpdpo_jax.sweeps.engines import Where
 from cpdpo_jax.sweeps.store import Store
@@ -25,55 +30,79 @@ TABLE = {
     "environments": ["random:layers=2,states=2,actions=2,constraints=1,instances=8"],
     "seeds": 32,
 }
+LAST = 0.97  # of the work: a kill after the last block would be none
 
 
-def work(out: Path) -> set[tuple[str, int]]:
-    """What is stored, and when it was written."""
-    found = set()
-    for path in (*out.glob("blocks/*.nc"), *out.glob("checkpoints/*.npz")):
-        with contextlib.suppress(FileNotFoundError):
-            found.add((path.name, path.stat().st_mtime_ns))
-    return found
+class Killer(threading.Thread):
+    """Kills a worker whenever the next share of the work is done."""
+
+    def __init__(self, client: Any, store: Store, kills: int, chance: random.Random) -> None:
+        super().__init__(daemon=True)
+        self.client, self.store, self.chance = client, store, chance
+        self.shares = sorted(chance.uniform(0.01, LAST) for _ in range(kills))
+        self.killed: list[tuple[int, int]] = []  # blocks finished and begun at each kill
+        self.over = threading.Event()
+
+    def run(self) -> None:
+        for share in self.shares:
+            while self._done() < share:
+                if self.over.wait(0.1):
+                    return
+            time.sleep(self.chance.uniform(0, 1))
+            while not self._kill():
+                if self.over.wait(0.1):
+                    return
+
+    def _done(self) -> float:
+        """The share of the work that is stored."""
+        if not self.store.exists:
+            return 0.0
+        blocks = self.store.blocks
+        done = [
+            block["episodes"] if self.store.is_done(key) else snapshots.episodes_done(self.store, key)
+            for key, block in blocks.items()
+        ]
+        return sum(done) / sum(block["episodes"] for block in blocks.values())
+
+    def _kill(self) -> bool:
+        """One of the workers that are there; False: there is none at this moment."""
+        try:
+            os.kill(self.chance.choice(list(self.client.run(os.getpid, on_error="ignore").values())), signal.SIGKILL)
+        except (IndexError, TypeError, ProcessLookupError, OSError):
+            return False
+        begun = len(list(self.store.path.glob("checkpoints/*.npz")))
+        self.killed.append((sum(map(self.store.is_done, self.store.blocks)), begun))
+        print(f"kill {len(self.killed)}: {self.killed[-1][0]} blocks finished, {begun} begun", flush=True)
+        return True
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--episodes", type=int, default=200_000)
+    parser.add_argument("--episodes", type=int, default=400_000)
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=None)
     asked = parser.parse_args()
     folder = asked.out or Path(tempfile.mkdtemp(prefix="cpdpo-kills-"))
     table = TABLE | {"episodes": asked.episodes}
-    cp.run(table, out=folder / "threads")
-    killed: list[tuple[int, int]] = []
-    chance = random.Random(0)
-
-    def kill(client) -> None:
-        while not Store(folder / "dask").exists:
-            time.sleep(0.1)
-        while len(killed) < asked.kills and not Store(folder / "dask").finished:
-            seen = work(folder / "dask")
-            while work(folder / "dask") == seen and not Store(folder / "dask").finished:
-                time.sleep(0.05)  # until something new is stored: a slow start would be killed for ever
-            time.sleep(chance.uniform(0, 3))
-            pids = list(client.run(os.getpid, on_error="ignore").values())
-            if pids:
-                pid = chance.choice(pids)
-                os.kill(pid, signal.SIGKILL)
-                killed.append((pid, sum(map(Store(folder / "dask").is_done, Store(folder / "dask").blocks))))
-
+    started = time.perf_counter()
+    cp.run(table, out=folder / "threads", progress=False)
+    print(f"by threads: {time.perf_counter() - started:.0f} s", flush=True)
     with connected(Where("local:2"), {}, folder, print, print) as cluster:
-        killer = threading.Thread(target=kill, args=(cluster.client,))
+        killer = Killer(cluster.client, Store(folder / "dask"), asked.kills, random.Random(asked.seed))
         killer.start()
         started = time.perf_counter()
-        cp.run(table, out=folder / "dask", on=cluster.client, every=0.5)
+        try:
+            cp.run(table, out=folder / "dask", on=cluster.client, every=0.3, progress=False)
+        finally:
+            killer.over.set()
         seconds = time.perf_counter() - started
-        killer.join()
-    print(f"{len(killed)} workers killed in {seconds:.0f} s; blocks finished at each kill: {[n for _, n in killed]}")
-    good = tell("after the kills, against threads", folder / "dask", folder / "threads") and len(killed) == asked.kills
+        killer.join(60)
+    print(f"{len(killer.killed)} workers killed in a run of {seconds:.0f} s")
+    good = tell("after the kills, against threads", folder / "dask", folder / "threads")
     if asked.out is None:
         shutil.rmtree(folder)
-    return 0 if good else 1
+    return 0 if good and len(killer.killed) == asked.kills else 1
 
 
 if __name__ == "__main__":

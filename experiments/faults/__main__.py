@@ -1,6 +1,6 @@
 """Faults: kills, full disks, damaged files, mistakes, odd learners, many seeds and calls, with a table of the ends.
 
-python -m experiments.faults [--quick] [PART...]        parts: kills mutations mistakes learners load
+python -m experiments.faults [--quick] [PART...]        parts: mutations mistakes kills disk load files learners
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from experiments.faults import kills, learners, load, mistakes, mutations
+from experiments.faults import files, kills, learners, load, mistakes, mutations
 from experiments.faults.rows import Row, markdown, table
 
 QUICK_LEARNERS = 8
@@ -32,7 +32,9 @@ PARTS: dict[str, Callable[[bool, Path], list[Row]]] = {
     "mutations": mutations.run,
     "mistakes": mistakes.run,
     "kills": kills.run,
+    "disk": kills.disk,
     "load": load.run,
+    "files": files.run,
     "learners": odd_learners,
 }
 

@@ -35,8 +35,11 @@ FINALISTS = 6
 EPISODES = (10**4, 10**5)  # of the first and of the second round
 SEEDS = 16
 FEWER = {"ghosh": 4}  # seeds
-CONFIDENCE = {"transition_confidence": (1e-8, 1), "payoff_confidence": (1e-7, 1)}
-DUAL = {"dual_rate": (0.1, 100), "dual_cap": (0.25, 1)}  # of 2L/rho: from 0.4 (L+1)/rho on
+CONFIDENCE: dict[str, tuple[float, float]] = {"transition_confidence": (1e-8, 1), "payoff_confidence": (1e-7, 1)}
+DUAL: dict[str, tuple[float, float]] = {
+    "dual_rate": (0.1, 100),
+    "dual_cap": (0.25, 1),
+}  # of 2L/rho: from 0.4 (L+1)/rho on
 RANGES: dict[str, dict[str, tuple[float, float]]] = {  # factors on the theory's constants, but for `ABSOLUTE`
     "cpd_oppo": {"policy_rate": (3, 1000), "dual_cap": (0.4, 1), **CONFIDENCE},
     "optprimaldual": {"policy_rate": (1, 1000), **DUAL, **CONFIDENCE},

@@ -233,11 +233,12 @@ def test_the_device_and_the_flame_of_a_small_block():
     assert told["kernels_per_episode"] >= told["of_which_fusions"] > 0
     counts = 4 * (2 * 2 * 2 + 2 * 2 * 2)  # visits and transitions alone, int32
     assert counts < told["state_bytes_per_seed"] < 100 * counts
-    burnt = flame.flame(size, 32, 0.001)
-    assert burnt["whole_microseconds"] > 0
-    assert len(burnt["pieces"]) > 3
-    assert all(row["microseconds"] > 0 for row in burnt["pieces"])
-    assert "#" in tables.flame({"flame": burnt})
+    burnt = [flame.flame(learner, size, 32, 0.001) for learner in ("cpdpo", "cpd_oppo")]
+    for one in burnt:
+        assert one["whole_microseconds"] > 0
+        assert len(one["pieces"]) > 3
+        assert all(row["microseconds"] > 0 for row in one["pieces"])
+    assert tables.flame({"flame": burnt}).count("whole episode") == 2
     assert "kernels per episode" in tables.device({"device": told})
 
 
@@ -266,10 +267,11 @@ def test_bench_prints_json_and_tables_and_writes_nothing(compiler, tmp_path, mon
     monkeypatch.chdir(tmp_path)
     Path("fake.cpp").write_text(FAKE_ANCHOR)
     words = ["bench", "--quick", "--sizes", "2,2,2,1", "--seeds", "3", "--seconds", "0.02", "--part", "speed", "naive"]
-    assert cli.main([*words, "--anchor", "fake.cpp", "--json"]) == 0
+    assert cli.main([*words, "--anchor", "cpdpo=fake.cpp", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert set(told) == {"machine", "speed", "naive"}
-    (row,) = told["speed"]
+    row, other = told["speed"]
+    assert (row["learner"], other["learner"], "ratio" in other) == ("cpdpo", "cpd_oppo", False)
     assert (row["size"], row["seeds"], row["cores"]) == ([2, 2, 2, 1], 3, 1)
     assert row["anchor_microseconds"] == pytest.approx(7 * 8 / 3)  # its group of 8 for our 3 seeds
     assert row["ratio"] == pytest.approx(row["microseconds"] / row["anchor_microseconds"])

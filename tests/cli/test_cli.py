@@ -8,13 +8,14 @@ import os
 import re
 import subprocess
 import sys
+import typing
 
 import numpy as np
 import pytest
 
 import cpdpo_jax as cp
 from cpdpo_jax import cli
-from cpdpo_jax.cli import entry
+from cpdpo_jax.cli import arguments, entry
 from cpdpo_jax.sweeps import config
 
 GOOD = {"--learner": "uniform", "--env": "factored", "--episodes": "50", "--seeds": "2", "--out": "out"}
@@ -28,8 +29,22 @@ def run_with(**changed):
 
 
 MISTAKES = {
-    "no such command": (["rnu"], "rnu"),
-    "no such flag": (["run", "--lerner", "cpdpo"], "--lerner"),
+    "no such command": (["rnu"], "there is no command 'rnu'; did you mean run?"),
+    "no such flag": (["run", "--lerner", "cpdpo"], "--lerner is not known; did you mean --learner?; see cpdpo run"),
+    "a flag like none": (["run", "--zzz"], "--zzz is not known; see cpdpo run --help"),
+    "a flag without its value": (["run", "--monitor"], "--monitor needs a value; see cpdpo run --help"),
+    "no environment to solve": (["solve"], "Missing from cpdpo solve: ENV"),
+    "two files": (["run", "good.toml", "text.toml"], "text.toml is not known"),
+    "an environment for a learner": (run_with(learner="factored"), "'factored' is an environment; give a learner"),
+    "a learner for an environment": (run_with(env="uniform"), "'uniform' is a learner; give an environment"),
+    "a learner in capitals": (run_with(learner="CPDPO"), "did you mean 'cpdpo'?"),
+    "Python's name of a key": (
+        ["run", "hparams.toml"],
+        "has the key 'hparams', which is not known; did you mean settin",
+    ),
+    "list of nothing": (["list", "media-streaming"], "no learner and no environment is called 'media-streaming'; did "),
+    "T of the demo that is no number": (["demo", "--episodes", "abc"], "episodes = 'abc' is not a whole number"),
+    "T with a comma": (run_with(episodes="1,000"), "episodes = '1,000' is not a whole number; write 1000"),
     "unknown learner": (run_with(learner="cpdop"), "did you mean 'cpdpo'"),
     "the same learner twice": (run_with(learner="uniform uniform"), "twice"),
     "unknown environment": (run_with(env="medya_streaming"), "did you mean media_streaming"),
@@ -46,7 +61,7 @@ MISTAKES = {
     "negative hyperparameter": (run_with(learner="cpdpo", set="learning_rate=-1"), "learning_rate = -1"),
     "rho = 0": (run_with(rho="0"), "rho = 0"),
     "unknown horizon": (run_with(horizon="guess"), "horizon = 'guess'"),
-    "missing file": (["run", "nowhere.toml"], "nowhere.toml: No such file"),
+    "missing file": (["run", "nowhere.toml"], "there is no file 'nowhere.toml'; give a TOML file"),
     "missing .npz": (run_with(env="nowhere.npz"), "nowhere.npz"),
     "misspelt key in the TOML": (["run", "misspelt.toml"], "did you mean episodes?"),
     "a file that is not TOML": (["run", "broken.toml"], "is not TOML"),
@@ -87,6 +102,7 @@ def place(tmp_path, monkeypatch):
     (tmp_path / "misspelt.toml").write_text(TOML.replace("episodes", "epsiodes"))
     (tmp_path / "broken.toml").write_text("learners = [")
     (tmp_path / "text.toml").write_text(TOML.replace("50", '"x"'))
+    (tmp_path / "hparams.toml").write_text(TOML + 'hparams = "tuned"\n')
     (tmp_path / "key.toml").write_text(TOML + "key = -1\n")
     (tmp_path / "settings.toml").write_text(TOML + "settings = []\n")
     grid = '{ name = "random", states = 3, grid = { states = [3, 4] } }'
@@ -220,3 +236,21 @@ def test_without_docstrings_and_without_a_gpu(tmp_path):
     assert "JAX_PLATFORMS = 'cuda': jax finds no such device here" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_help_and_version_are_understood_as_words(capsys):
+    for asked in ([], ["help"], ["--help"]):
+        assert cli.main(asked) == 0
+        assert "Start with: cpdpo demo" in " ".join(capsys.readouterr().out.split())
+    assert cli.main(["version"]) == cli.main(["--version"]) == 0
+
+
+def test_the_commands_are_those_of_the_parser():
+    members = typing.get_args(arguments.Command)
+    assert tuple(typing.get_args(one)[1].name for one in members) == arguments.COMMANDS
+
+
+def test_the_help_of_run_names_every_key_of_the_file(capsys):
+    assert cli.main(["run", "--help"]) == 0
+    keys = capsys.readouterr().out.partition("keys of the file")[2].partition("positional arguments")[0]
+    assert [key for key in config.KEYS if not re.search(rf"^\s+(\w+, )*{key}\b", keys, re.MULTILINE)] == []

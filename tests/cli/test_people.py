@@ -10,10 +10,11 @@ import pytest
 
 import cpdpo_jax as cp
 from cpdpo_jax import cli
-from cpdpo_jax.cli import commands, listing
+from cpdpo_jax.cli import flags, listing
+from cpdpo_jax.common.words import number
 from cpdpo_jax.simulation import progress
 from cpdpo_jax.sweeps import config
-from cpdpo_jax.sweeps.load import number, table_of
+from cpdpo_jax.sweeps.load import table_of
 
 
 def test_version(capsys):
@@ -34,7 +35,9 @@ def test_list_says_what_can_be_set_and_both_presets_values(capsys):
 
 
 def test_every_hyperparameter_of_every_learner_has_a_meaning():
-    package = [name for name in cp.learners.names() if cp.learners.get(name).update.__module__.startswith("cpdpo_jax")]
+    package = [
+        name for name in cp.learners.names() if (cp.learners.get(name).update.__module__ or "").startswith("cpdpo_jax")
+    ]
     assert len(package) > 8
     silent = [(name, one["name"]) for name in package for one in listing.hyperparameters(cp.learners.get(name))
               if not one["means"]]  # fmt: skip
@@ -52,13 +55,13 @@ def test_whole_numbers_may_be_written_with_an_exponent():
 
 @pytest.mark.parametrize(("text", "seeds"), [("64", 64), ("1e2", 100), ("5,7,9", [5, 7, 9]), ("3-5,8", [3, 4, 5, 8])])
 def test_seeds_by_flag(text, seeds):
-    assert commands._seeds(text) == seeds
+    assert flags.seeds(text) == seeds
 
 
 @pytest.mark.parametrize("text", ["5,x", "9-5", "1-2-3"])
 def test_seeds_that_are_none(text):
     with pytest.raises(ValueError, match="give 64, or 5,7,9, or 64-127"):
-        commands._seeds(text)
+        flags.seeds(text)
 
 
 def test_help_names_every_key_of_the_file(capsys):

@@ -1,5 +1,7 @@
 """Hints for misspelt names: the nearest, in order, in the words that errors are made of."""
 
+import re
+
 import pytest
 
 import cpdpo_jax as cp
@@ -40,3 +42,30 @@ def test_the_sentences_of_the_registries():
         cp.envs.make("clif")
     with pytest.raises(ValueError, match=r"^no environment is called '#'; choose one of "):
         cp.envs.make("#")
+
+
+def test_capitals_are_no_other_name():
+    assert did_you_mean("Layers", KNOWN) == "did you mean layers?"
+
+
+def test_mistakes_of_a_newcomer_in_python_are_one_sentence(tmp_path):
+    cmdp = cp.envs.make("factored")
+    result = cp.simulate("uniform", cmdp, episodes=5, seeds=2, progress=False)
+    told = {
+        "'factored' is an environment; give a learner": lambda: cp.simulate("factored", cmdp, episodes=5, seeds=1),
+        "'cpdpo' is a learner; give an environment": lambda: cp.simulate("uniform", "cpdpo", episodes=5, seeds=1),
+        "presets are given as hparams": lambda: cp.simulate("cpdpo", cmdp, episodes=5, seeds=1, settings="theory"),
+        "'lr'; it has learning_rate": lambda: cp.simulate("cpdpo", cmdp, episodes=5, seeds=1, hparams={"lr": 1}),
+        "did you mean learning_rate": lambda: cp.simulate(
+            "cpdpo", cmdp, episodes=5, seeds=1, hparams={"learn_rate": 1}
+        ),
+        "give the path first": lambda: cp.save_cmdp(cmdp, "a.npz"),  # pyright: ignore[reportArgumentType]
+        "cmdp is a str; give a CMDP": lambda: cp.solve("hard"),  # pyright: ignore[reportArgumentType]
+        "size = 5; give width and height": lambda: result.plot(size=5),  # pyright: ignore[reportArgumentType]
+        "learner is a str; give a Learner": lambda: cp.learners.register("x"),  # pyright: ignore[reportArgumentType]
+    }
+    for words, mistake in told.items():
+        with pytest.raises(ValueError, match=re.escape(words)):
+            mistake()
+    with pytest.raises(FileNotFoundError, match=r"there is no folder '.*nowhere'; make it first"):
+        result.to_csv(tmp_path / "nowhere" / "a.csv")

@@ -26,9 +26,12 @@ def many(learners, settings=1, **more):
     return made_up([f"learner{i}" for i in range(learners)], [f"setting {i}" for i in range(settings)], **more)
 
 
-@pytest.mark.parametrize(("learners", "settings"), [(1, 1), (7, 1), (4, 6), (24, 1), (3, 10)])
-def test_no_two_lines_look_the_same_and_no_legend_is_cut(learners, settings):
-    figure = many(learners, settings).plot(title="title")
+@pytest.mark.parametrize("metrics", [figures.METRICS, ["strong_regret"]], ids=["four panels", "one"])
+@pytest.mark.parametrize(("learners", "settings"), [(1, 1), (7, 1), (4, 6), (24, 1), (3, 10), (7, 10)])
+def test_no_two_lines_look_the_same_and_no_legend_is_cut(learners, settings, metrics):
+    result = many(learners, settings)
+    result.data["strong_regret"][-1] = result.data["strong_regret"][0] * 1.001  # no room for labels at the lines
+    figure = result.plot(title="title", metrics=metrics)
     for axis in figure.axes:
         drawn = [line for line in axis.lines if np.size(line.get_xdata()) > 2]
         assert len(drawn) == learners * settings
@@ -122,10 +125,30 @@ def test_details_and_growth_are_drawn_with_many_lines():
     runs = [many(4, episodes=10**k).data for k in (3, 4, 5)]
     runs[0].strong_violation[0] = 0
     figure = figures.growth(runs)
-    assert "0 or not run: learner0" in figure.axes[1].get_title()
-    assert len(figure.axes[0].get_legend().get_texts()) == 4  # pyright: ignore[reportOptionalMemberAccess]
+    assert [text.get_text() for text in figure.axes[1].texts] == ["0 or not run: learner0"]
     slopes = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]  # pyright: ignore[reportOptionalMemberAccess]
-    assert all("0.50 [" in text for text in slopes)
+    assert slopes[4:] == ["slope 1/2", "slope 1"]
+    assert all("0.50 [" in text for text in slopes[:4])
+
+
+def test_growth_has_no_axis_down_to_rounding():
+    runs = [many(3, episodes=10**k).data for k in (3, 4)]
+    for run in runs:
+        run.strong_regret[1] = 1e-9
+    axis = figures.growth(runs).axes[0]
+    assert axis.get_ylim()[0] >= axis.get_ylim()[1] / 10**looks.DECADES * 0.99
+    assert [text.get_text() for text in axis.texts] == ["below the axis: learner1 (1e-09)"]
+
+
+def test_notes_are_wrapped_into_their_panel():
+    result = many(8, 2, constraints=2)
+    result.data.strong_violation[1:6] = 0.0
+    figure = figures.details(result.data)
+    figure.canvas.draw()
+    (note,) = figure.axes[3].texts
+    box, panel = note.get_window_extent(), figure.axes[3].get_window_extent()
+    assert panel.x0 <= box.x0
+    assert box.x1 <= panel.x1
 
 
 def test_an_interrupted_curve_ends_where_it_was_cut():

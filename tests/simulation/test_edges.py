@@ -6,6 +6,7 @@ import gc
 import os
 import subprocess
 import sys
+import warnings
 import weakref
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 import cpdpo_jax as cp
 from cpdpo_jax.learners import Info, Learner, NoHyperparameters, fixed
 from cpdpo_jax.simulation import blocks, compiled_loop
+from cpdpo_jax.simulation.programs import LearnerProgram
 from tests.support import random_cmdp
 
 ROOT = Path(__file__).parents[2]
@@ -83,3 +85,17 @@ def test_programs_go_with_their_learner(cmdp):
     gc.collect()
     assert [len(one) for one in kept] == before
     assert [one() for one in programs] == [None] * 3
+
+
+def test_a_learner_of_ones_own_that_is_compiled_in_pieces_is_told_of_once():
+    def refuses(learner, x):
+        raise jax.errors.JaxRuntimeError("UNIMPLEMENTED: no code for this inside a function")
+
+    program = LearnerProgram(refuses, otherwise=LearnerProgram(lambda learner, x: x + 1))
+    own = replace(fixed.UNIFORM, name="own", update=lambda *given: fixed.UNIFORM.update(*given))
+    with pytest.warns(UserWarning, match="learner 'own': XLA's CPU compiler cannot make one function") as told:
+        assert [int(program(own, 1)), int(program(own, 2))] == [2, 3]
+    assert len(told) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert int(program(fixed.UNIFORM, 1)) == 2  # ours: the tests must see it

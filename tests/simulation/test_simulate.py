@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
 import sys
 import threading
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from cpdpo_jax.exact.lp import evaluate
 from cpdpo_jax.learners import Info, Learner, NoHyperparameters
 from tests.support import random_cmdp
 
+simulating = importlib.import_module("cpdpo_jax.simulation.simulate")  # the name in the package is the function
 CURVES = ("strong_regret", "weak_regret", "strong_violation", "weak_violation", "epochs", "multiplier_mean")
 
 
@@ -166,6 +169,24 @@ def test_ctrl_c_returns_what_is_done(cmdp, interrupts):
     assert "interrupted" in result.summary()
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_ctrl_c_while_it_compiles_returns_what_there_is(cmdp, interrupts, monkeypatch, first):
+    """The first program, when nothing has been run, or the second."""
+    learners = ["uniform", "cpdpo"]
+    compile_block = simulating.compile_block
+
+    def compiling(plan, lane):
+        if first or plan.learner.name == learners[1]:
+            os.kill(os.getpid(), signal.SIGINT)
+        compile_block(plan, lane)
+
+    monkeypatch.setattr(simulating, "compile_block", compiling)
+    result = run(learners, cmdp, seeds=2, episodes=20)
+    assert result.interrupted
+    assert np.isnan(result.data.strong_regret.isel(learner=1)).all()
+    assert "interrupted" in result.summary()
+
+
 def test_a_value_that_is_not_finite_is_located(cmdp):
     def update(problem, hyper, state, policy, trajectory):
         return state + 1, Info(problem.threshold * 0, state.astype(jnp.int32))
@@ -229,6 +250,14 @@ def test_what_is_not_a_policy_is_refused(cmdp):
         ({"hparams": {"learning_rate": None}}, "learning_rate = None is not a finite number"),
         ({"hparams": {"learning_rate": np.ones((2, 2))}}, r"learning_rate is an array of shape \(2, 2\)"),
         ({"hparams": {"cpdpo": None}}, "hparams = None is not a setting"),
+        ({"hparams": {"cpdop": {"learning_rate": 1}}}, "given for 'cpdop', which is not among the learners; did you"),
+        ({"hparams": {"cpdop": "theory"}}, "cpdop = 'theory'"),
+        ({"key": 1.7}, "key = 1.7 is not a whole number"),
+        ({"key": -1}, "key = -1 is not"),
+        ({"key": 2**64}, "key = 18446744073709551616 is not"),
+        ({"key": None}, "key = None is not"),
+        ({"key": np.zeros((2, 2), np.uint32)}, r"key has shape \(2, 2\); give a whole number, or one jax key"),
+        ({"checkpoints": [1.7, 5]}, "checkpoints = 1.7 is not a whole number"),
         ({"cmdp": 3}, "cmdp is a int"),
         ({"cmdp": "medya_streaming"}, "did you mean media_streaming"),
         ({"learner": "uniform", "monitor": True}, "learner 'uniform' has no analysis to watch"),
@@ -238,6 +267,16 @@ def test_mistakes_are_named(cmdp, keywords, message):
     keywords = {"learner": "cpdpo", "cmdp": cmdp, "seeds": 2} | keywords
     with pytest.raises(ValueError, match=message):
         run(keywords.pop("learner"), keywords.pop("cmdp"), **keywords)
+
+
+def test_a_key_may_be_jaxs_own(cmdp):
+    """Typed or as its two words, with all 64 bits."""
+    number = run("cpdpo", cmdp, seeds=2, key=7)
+    assert_same(run("cpdpo", cmdp, seeds=2, key=jax.random.key(7)), number)
+    assert_same(run("cpdpo", cmdp, seeds=2, key=jax.random.PRNGKey(7)), number)
+    large = run("cpdpo", cmdp, seeds=2, key=2**63 + 7)
+    assert_same(run("cpdpo", cmdp, seeds=2, key=np.array([2**31, 7], np.uint32)), large)
+    assert not np.array_equal(large.data.strong_regret, number.data.strong_regret)
 
 
 def test_a_grid_may_be_an_array(cmdp):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fractions
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,11 +19,13 @@ import pytest
 import cpdpo_jax as cp
 from cpdpo_jax import cli
 from cpdpo_jax.common import files
-from cpdpo_jax.sweeps import dask_clusters, dask_engine
+from cpdpo_jax.sweeps import dask_clusters, dask_engine, snapshots
 from cpdpo_jax.sweeps.dask_clusters import connected
 from cpdpo_jax.sweeps.engines import Where
 from cpdpo_jax.sweeps.store import Store
 from tests.sweeps.test_imports import mine, table  # noqa: F401
+from tests.sweeps.test_integrity import begin_block, finished, place  # noqa: F401
+from tests.sweeps.test_run import TABLE as SMALL
 from tests.sweeps.test_store import contents
 
 ENVIRONMENT = "random:layers=2,states=2,actions=2,constraints=1,instances=4"
@@ -66,7 +69,7 @@ def test_a_worker_killed_in_the_middle_changes_no_byte(client, by_threads, tmp_p
     killer.start()
     cp.run(LONG, out=out, on=client, every=0.1, progress=False)
     killer.join()
-    assert [finished for _, finished in killed] == [False]
+    assert [done for _, done in killed] == [False]
     assert len(by_threads) == 8
     assert contents(out) == by_threads
     assert nothing_is_left(out)
@@ -89,7 +92,7 @@ def test_ctrl_c_leaves_what_threads_take_up(by_threads, tmp_path):
     os.killpg(process.pid, signal.SIGINT)
     _, told = process.communicate(timeout=180)
     assert process.returncode == 130
-    lines = told.decode().splitlines()
+    lines = [line for line in told.decode().splitlines() if not re.match(r"cpdpo: \d+% ", line)]  # of progress
     assert [line.endswith(f"cpdpo resume {out}") for line in lines] == [False, True], lines  # and nothing of dask's
     assert not Store(out).finished
     assert list(out.glob("checkpoints/*.npz"))
@@ -106,6 +109,18 @@ def test_a_learner_of_ones_own_runs_on_the_workers(client, mine, tmp_path, share
     assert contents(tmp_path / "dask") == contents(tmp_path / "threads")
 
 
+def test_a_script_without_a_guard_may_start_workers(tmp_path):
+    """Processes that Python spawns import the script again."""
+    table = SHORT | {"environments": ["simple"], "seeds": 3}
+    script = tmp_path / "script.py"
+    script.write_text(f"import cpdpo_jax as cp\nprint(len(cp.run({table}, out='a', on='local:1', progress=False)))\n")
+    variables = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, env=variables, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr[-2000:]
+
+
 def test_another_version_on_the_workers_is_refused(client, tmp_path, monkeypatch):
     monkeypatch.setattr(dask_engine, "fingerprint", lambda: {"jax": "0.0.1", "numpy": "?"})
     with pytest.raises(
@@ -114,6 +129,17 @@ def test_another_version_on_the_workers_is_refused(client, tmp_path, monkeypatch
         cp.run(SHORT, out=tmp_path / "a", on=client, progress=False)
     monkeypatch.undo()
     assert len(cp.run(SHORT, out=tmp_path / "a", on=client, progress=False)) == 1
+
+
+def test_a_snapshot_of_another_kind_of_machine_is_told_and_not_gone_on_from(client, place, monkeypatch):  # noqa: F811
+    here, whole = snapshots.rounding(), contents(place)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(snapshots, "rounding", lambda: here | {"cpu": "another"})
+        key, _ = begin_block(place)
+    with pytest.warns(UserWarning, match=rf"block {key} was begun on another kind of machine \(cpu 'another' then"):
+        cp.run(SMALL, out=place, on=client, progress=False)
+    assert contents(place) == whole
+    assert Store(place).manifest["sessions"][-1]["workers"] == [here]
 
 
 def test_a_directory_that_workers_do_not_see_is_told(client, tmp_path, monkeypatch):

@@ -82,7 +82,7 @@ def test_one_gpu_for_every_worker(monkeypatch):
 
 
 def test_a_reply_is_what_was_packed():
-    reply = Reply("done", host="h", files={"a": b"12\n3", "b": b""})
+    reply = Reply("done", host="h", rounding={"cpu": "x"}, files={"a": b"12\n3", "b": b""})
     assert Reply.unpack(reply.pack(), {"a", "b", "c"}) == reply
 
 

@@ -15,7 +15,7 @@ from cpdpo_jax import cli
 from cpdpo_jax.common.files import DamagedError
 from cpdpo_jax.simulation.blocks import Snapshot
 from cpdpo_jax.simulation.curves import BlockCurves
-from cpdpo_jax.sweeps import integrity, store
+from cpdpo_jax.sweeps import integrity, snapshots, store
 from cpdpo_jax.sweeps.load import load_runs
 from cpdpo_jax.sweeps.store import Store
 from tests.sweeps.test_run import TABLE
@@ -52,7 +52,7 @@ def begin_block(place) -> tuple[str, Snapshot]:
     path.unlink()
     curves = BlockCurves(*(np.zeros((1, 32)) for _ in BlockCurves._fields[:-1]), done=np.array(7))
     snapshot = Snapshot(7, np.ones(32), curves, [np.arange(32.0), np.array(3)])
-    Store(place).keep(path.stem, snapshot)
+    snapshots.keep(Store(place), path.stem, snapshot)
     return path.stem, snapshot
 
 
@@ -121,7 +121,7 @@ def test_a_damaged_snapshot_is_named_and_its_block_run_again(place, finished, ca
     path = Store(place).checkpoint_path(key)
     whole = path.read_bytes()
     if damage == "another's":
-        Store(place).keep("0123456789abcdef", snapshot)
+        snapshots.keep(Store(place), "0123456789abcdef", snapshot)
         os.replace(Store(place).checkpoint_path("0123456789abcdef"), path)
     else:
         flipped = whole[:100] + bytes([whole[100] ^ 4]) + whole[101:]
@@ -136,14 +136,14 @@ def test_a_damaged_snapshot_is_named_and_its_block_run_again(place, finished, ca
 def test_any_bit_of_a_snapshot_counts(place):
     key, snapshot = begin_block(place)
     path, rng = Store(place).checkpoint_path(key), np.random.default_rng(0)
-    assert Store(place).snapshot(key).episode == snapshot.episode  # pyright: ignore[reportOptionalMemberAccess]
+    assert snapshots.load(Store(place), key).episode == snapshot.episode  # pyright: ignore[reportOptionalMemberAccess]
     whole = path.read_bytes()
     for at in rng.integers(0, len(whole), 60):
         changed = bytearray(whole)
         changed[at] ^= 1 << rng.integers(8)
         path.write_bytes(changed)
         with pytest.raises(DamagedError, match=key):
-            Store(place).snapshot(key)
+            snapshots.load(Store(place), key)
 
 
 def changed_number(text: str) -> str:
@@ -182,6 +182,19 @@ def test_small_files_are_named_with_their_remedy(place, capsys, monkeypatch, nam
         assert (place / "damaged" / name).is_file()
 
 
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_the_sessions_of_a_shard_are_named_with_their_remedy(tmp_path, capsys, damage):
+    place = tmp_path / "run"
+    cp.run(TABLE, out=place, progress=False, shard="0/1")
+    path = place / "shards" / "0-of-1.json"
+    content = DAMAGES[damage](path.read_text())
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    is_refused(capsys, path, ["status", str(place)], ["report", str(place)], ["resume", str(place), "--shard", "0/1"])
+    path.unlink()  # the remedy
+    assert cli.main(["resume", str(place), "--shard", "0/1"]) == 0
+    assert cli.main(["status", str(place)]) == 0
+
+
 def test_a_later_format_is_refused(place, capsys):
     manifest = Store(place).manifest | {"format": 3}
     Store(place).write_manifest(manifest)
@@ -208,7 +221,7 @@ def test_bits_of_two_machines_do_not_mix_in_a_block_unless_wanted(place, capsys,
     here = store.rounding()
     assert here["cpu"]
     elsewhere = here | {"cpu": "another", "XLA_FLAGS": "--xla_cpu_enable_fast_math=true"}
-    for module in (store, integrity):
+    for module in (store, snapshots):
         monkeypatch.setattr(module, "rounding", lambda: elsewhere)
     before = files_of(place)
     is_refused(capsys, Store(place).checkpoint_path(key), ["resume", str(place)])

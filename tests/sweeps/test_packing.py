@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,14 +16,15 @@ import numpy as np
 import pytest
 
 import cpdpo_jax as cp
+from cpdpo_jax.kernels import tracing_for
 from cpdpo_jax.learners import Info, Learner, base
 from cpdpo_jax.simulation import blocks
 from cpdpo_jax.simulation.blocks import Snapshot
 from cpdpo_jax.simulation.curves import BlockCurves
-from cpdpo_jax.sweeps import runner
-from cpdpo_jax.sweeps.packing import Pack, join, packs, split
+from cpdpo_jax.sweeps import runner, snapshots
+from cpdpo_jax.sweeps.packing import Pack, join, lanes_in_words, packs, split
 from cpdpo_jax.sweeps.run import asked
-from cpdpo_jax.sweeps.specification import expand
+from cpdpo_jax.sweeps.specification import expand, launch_width
 from cpdpo_jax.sweeps.store import Store
 from tests.sweeps.test_store import contents
 
@@ -37,7 +43,7 @@ def run(table: dict, out: Path, *, packed: bool, stop_after: float = np.inf) -> 
     store.begin(config, todo)
     sizes = []
     todo = {key: block for key, block in todo.items() if not store.is_done(key)}
-    begun = {key: store.episodes_done(key) for key in todo}
+    begun = {key: snapshots.episodes_done(store, key) for key in todo}
     found = packs(todo, begun, 1) if packed else [Pack({key: block}, False) for key, block in todo.items()]
     for pack in found:
         asks = itertools.count()
@@ -131,10 +137,66 @@ def test_join_is_the_inverse_of_split_by_hand():
     rows = np.arange(5.0)
     curves = BlockCurves(*(rows[None] for _ in BlockCurves._fields[:-1]), done=np.array(7))
     whole = Snapshot(7, rows, curves, [np.stack([rows, 10 * rows]), np.array(3)])
-    one, two = split(whole, (2, 2), 5)
+    one, two = split(whole, (2, 2), 5, 5)
     assert one.believed.tolist() == [0, 1, 1, 1, 1]  # its last lane is repeated
     assert two.state[0].tolist() == [[2, 3, 3, 3, 3], [20, 30, 30, 30, 30]]
     assert (two.episode, int(two.state[1]), int(two.curves.done)) == (7, 3, 7)
-    again = join([one, two], (2, 2), 5)
+    again = join([one, two], (2, 2), 5, 5)
     assert again.believed.tolist() == [0, 1, 2, 3, 3]
     assert again.curves.strong.tolist() == [[0, 1, 2, 3, 3]]
+
+
+def test_an_accelerators_packs_leave_the_same_files(tmp_path, monkeypatch):
+    """Its launches are wider than a block, and always as wide: forced on a CPU, in its forms and loops."""
+    monkeypatch.setattr("cpdpo_jax.simulation.lanes.DEVICE_LANES", 128)
+    table = TABLE | {"seeds": 40, "episodes": 200, "settings": "tuned"}
+    with tracing_for("gpu"):
+        todo = expand(asked(table))
+        assert sorted(len(block["seeds"]) for block in todo.values()) == [8] * 3 + [32] * 3
+        assert {launch_width(block) for block in todo.values()} == {128}
+        assert run(table, tmp_path / "packed", packed=True) == [120]
+        alone = tmp_path / "alone"
+        monkeypatch.setattr("cpdpo_jax.sweeps.packing._fill", lambda blocks, most: [{k: b} for k, b in blocks.items()])
+        assert sorted(run(table, alone, packed=True)) == [8] * 3 + [32] * 3
+        monkeypatch.undo()
+        monkeypatch.setattr("cpdpo_jax.simulation.lanes.DEVICE_LANES", 128)
+        assert contents(tmp_path / "packed") == contents(alone)
+        monkeypatch.setattr(blocks, "CALL_SECONDS", 1e-9)
+        run(table, tmp_path / "stopped", packed=True, stop_after=3)  # a snapshot of every block, as wide as the block
+        kept = list((tmp_path / "stopped" / "checkpoints").iterdir())
+        assert len(kept) == 6
+        monkeypatch.undo()
+        monkeypatch.setattr("cpdpo_jax.simulation.lanes.DEVICE_LANES", 128)
+        assert run(table, tmp_path / "stopped", packed=True) == [120]
+    assert contents(tmp_path / "stopped") == contents(alone)
+
+
+def test_lanes_are_told_with_the_reason():
+    todo = expand(asked(TABLE | {"learners": ["uniform", "optcmdp"], "settings": "tuned"}))
+    on_cpu = lanes_in_words(todo)
+    assert any("32 lanes a launch (a block's, as block = 32 says" in line for line in on_cpu)
+    assert any("on the host" in line for line in on_cpu)
+    with tracing_for("gpu"):
+        assert any("4,096 lanes a launch (packs of blocks; gpu: at most 4,096" in line for line in lanes_in_words(todo))
+
+
+@pytest.mark.slow
+def test_a_packed_run_that_is_killed_goes_on_without_a_change_of_a_byte(tmp_path):
+    """kill -9 of `cpdpo run` in the middle, in an accelerator's form."""
+    arguments = ["--learner", "cpdpo", "--env", "random:layers=2,states=2,actions=2,constraints=1,instances=3"]
+    arguments += ["--episodes", "20000", "--seeds", "40"]
+    env = os.environ | {"CPDPO_TARGET": "gpu"}
+
+    def start(out: str) -> subprocess.Popen:
+        command = [sys.executable, "-m", "cpdpo_jax.cli", "run", *arguments, "--out", str(tmp_path / out)]
+        return subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    assert start("whole").wait() == 0
+    process, kept = start("killed"), tmp_path / "killed" / "checkpoints"
+    while process.poll() is None and not (kept.is_dir() and len(list(kept.glob("*.npz"))) == 6):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert start("killed").wait() == 0
+    assert len(contents(tmp_path / "whole")) == 6
+    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")

@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+import cpdpo_jax as cp
 from cpdpo_jax import cli
 
 pytestmark = pytest.mark.usefixtures("fast_compile")
@@ -35,11 +36,12 @@ try {
   for (const id of ["log", "bands"]) document.getElementById(id).click();
   said.push("linear " + (count() >= all));  // curves of zeros are drawn here
   for (const id of ["log", "bands"]) document.getElementById(id).click();
+  said.push("longest first " + (get("T").value === "90"));
   const before = document.getElementById("charts").innerHTML, table = document.getElementById("summary").textContent;
-  change("T", "90");
+  change("T", "30");
   said.push("selector " + (document.getElementById("charts").innerHTML !== before));
   said.push("table follows " + (document.getElementById("summary").textContent !== table));
-  said.push("title " + document.getElementById("table-title").textContent.includes("T = 90"));
+  said.push("title " + document.getElementById("table-title").textContent.includes("T = 30"));
   document.getElementById("all").click();
   said.push("all rows " + rows().length);
   const cells = () => rows().map((row) => parseFloat(row.querySelector('[data-name="strong regret"] b').textContent));
@@ -59,7 +61,7 @@ try {
   press("End");
   const last = tip.textContent;
   press("ArrowLeft");
-  said.push("keys " + (!tip.hidden && last.includes("episode 90") && tip.textContent !== last));
+  said.push("keys " + (!tip.hidden && last.includes("episode 30") && tip.textContent !== last));
   said.push("reachable " + (chart.tabIndex === 0));
   press("Escape");
   said.push("escape " + tip.hidden);
@@ -100,6 +102,37 @@ def test_the_page_loads_nothing_from_elsewhere(report):
 def test_without_figures_only_the_page_is_written(report, tmp_path):
     assert cli.main(["report", str(report), "--no-figures", "--out", str(tmp_path)]) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_a_cmdp_of_ones_own_keeps_its_name_and_its_units(tmp_path, monkeypatch, capsys):
+    """From a file in dollars, with a utility, to a table in dollars; neither path nor hash is anywhere to be read."""
+    import numpy as np
+    import pandas as pd
+
+    monkeypatch.chdir(tmp_path)
+    shop = cp.from_episodic(
+        np.ones((1, 2, 1)), np.array([[50.0, -20.0]]), np.array([[[1.0, 5.0]]]), [9.0], sense=">=", horizon=3,
+        name="shop", reward_unit="dollars", cost_units="visitors",
+    )  # fmt: skip
+    cp.save_cmdp("shop.npz", shop)
+    (tmp_path / "other").mkdir()
+    flags = ["--learner", "uniform", "--episodes", "20", "--seeds", "2"]
+    assert cli.main(["run", *flags, "--env", "shop.npz", "--out", "run"]) == 0
+    assert capsys.readouterr().out.startswith("shop, T = 20, 2 seeds, in the units of the source (regret in dollars")
+    assert cli.main(["report", "run", "--csv", "--no-figures"]) == 0
+    frame = pd.read_csv("run/curves.csv")
+    assert set(frame.environment) == {"shop"}
+    (table,) = cp.load_run("run")
+    assert table.environment == "shop"
+    # two actions alike: 15 dollars a step, 3 visitors a step, which is enough; the optimum is 45
+    np.testing.assert_allclose(frame.weak_regret[frame.episode == 20], 0, atol=1e-3)
+    np.testing.assert_allclose(frame.weak_violation[frame.episode == 20], 0, atol=1e-3)
+    other = cp.from_episodic(np.ones((1, 2, 1)), np.array([[1.0, 0.0]]), np.array([[[0.0, 1.0]]]), [1.0], horizon=2)
+    cp.save_cmdp("other/shop.npz", other)
+    assert cli.main(["run", *flags, "--env", "shop.npz", "other/shop.npz", "--out", "both"]) == 0
+    names = [table.environment for table in cp.load_run("both")]
+    assert len(set(names)) == 2
+    assert all(re.fullmatch(r"shop \([0-9a-f]{6}\)", name) for name in names)
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium (Debian: apt-get install chromium)")

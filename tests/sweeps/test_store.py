@@ -21,7 +21,7 @@ from cpdpo_jax.common import files
 from cpdpo_jax.simulation.blocks import run_block
 from cpdpo_jax.simulation.lanes import LaneIndex
 from cpdpo_jax.simulation.plan import select_instance
-from cpdpo_jax.sweeps import store
+from cpdpo_jax.sweeps import fitting
 from cpdpo_jax.sweeps.load import load_runs
 from cpdpo_jax.sweeps.store import Store
 from tests.support import planned
@@ -86,8 +86,8 @@ def test_only_new_blocks_run_and_other_configurations_are_refused(tmp_path, caps
 
 def test_another_version_is_refused_unless_wanted(tmp_path, capsys, monkeypatch):
     assert run(tmp_path / "a") == 0
-    other = store.versions() | {"jax": "0.0.1"}
-    monkeypatch.setattr(store, "versions", lambda: other)
+    other = fitting.versions() | {"jax": "0.0.1"}
+    monkeypatch.setattr(fitting, "versions", lambda: other)
     assert cli.main(["resume", str(tmp_path / "a")]) == 2
     assert "now" in (err := capsys.readouterr().err)
     assert "0.0.1" in err

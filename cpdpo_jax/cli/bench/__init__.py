@@ -21,11 +21,14 @@ from cpdpo_jax.common.machine import cores
 if TYPE_CHECKING:
     from cpdpo_jax.cli.arguments import Bench
 
-SIZES = ((3, 3, 2, 1), (5, 5, 3, 2), (8, 8, 4, 2), (10, 10, 4, 2), (20, 20, 5, 1))
+SIZES = (
+    (3, 3, 2, 1), (5, 5, 3, 2), (4, 7, 2, 3), (12, 4, 3, 1), (8, 8, 4, 2), (10, 10, 4, 2), (20, 20, 5, 1),
+)  # fmt: skip
 SEEDS = (8, 64, 512)
 QUICK_SIZES, QUICK_SEEDS, QUICK_SECONDS = ((3, 3, 2, 1), (5, 5, 3, 2)), (8, 64), 0.2
 PARTS = ("speed", "naive", "baselines", "flame", "device")
-TARGET_SIZES, TARGET_LEARNERS = ((5, 5, 3, 2), (10, 10, 4, 2)), ("cpdpo", "cpd_oppo")  # compiled for a GPU
+TARGET_SIZES = ((5, 5, 3, 2), (10, 10, 4, 2))  # compiled for a GPU
+LEARNERS = ("cpdpo", "cpd_oppo")
 LANES = 64  # of the block that is taken apart, and seeds of the naive and baseline rows
 
 
@@ -39,16 +42,14 @@ def run(asked: Bench) -> int:
     chosen = _parts(asked)
     if asked.target:
         gpu.check(asked.target)
-    source = Path(asked.anchor) if asked.anchor else None
-    if source:
-        anchors.check(source)
+    sources = anchors.sources(asked.anchor)
     for size in sizes:
         instance(size)  # a size without an instance is told before anything is measured
     answer: dict[str, Any] = {"machine": _machine()}
     if not asked.json:
         print(tables.machine(answer["machine"]))
     for name in chosen:
-        answer[name] = _MEASURE[name](asked, sizes, seeds, source, seconds)
+        answer[name] = _MEASURE[name](asked, sizes, seeds, sources, seconds)
         _say("")
         if not asked.json:
             print("\n" + tables.TABLES[name](answer), flush=True)
@@ -101,15 +102,16 @@ def _say(text: str) -> None:
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
 
-def _speed(asked: Bench, sizes: list[Size], seeds: list[int], source: Path | None, seconds: float) -> Any:
-    return parts.speed(sizes, seeds, source, seconds=seconds, cold=not asked.quick, say=_say)
+def _speed(asked: Bench, sizes: list[Size], seeds: list[int], sources: dict[str, Path], seconds: float) -> Any:
+    learners = list(asked.learner or LEARNERS)
+    return parts.speed(learners, sizes, seeds, sources, seconds=seconds, cold=not asked.quick, say=_say)
 
 
-def _naive(asked: Bench, sizes: list[Size], seeds: list[int], source: Path | None, seconds: float) -> Any:
+def _naive(asked: Bench, sizes: list[Size], seeds: list[int], sources: dict[str, Path], seconds: float) -> Any:
     return parts.naively(sizes, LANES, seconds=seconds, say=_say)
 
 
-def _baselines(asked: Bench, sizes: list[Size], seeds: list[int], source: Path | None, seconds: float) -> Any:
+def _baselines(asked: Bench, sizes: list[Size], seeds: list[int], sources: dict[str, Path], seconds: float) -> Any:
     from cpdpo_jax import learners
 
     known = [learners.get(name) for name in learners.names()]
@@ -117,15 +119,18 @@ def _baselines(asked: Bench, sizes: list[Size], seeds: list[int], source: Path |
     return parts.baselines(names, LANES, not asked.quick, seconds=seconds, say=_say)
 
 
-def _flame(asked: Bench, sizes: list[Size], seeds: list[int], source: Path | None, seconds: float) -> Any:
+def _flame(asked: Bench, sizes: list[Size], seeds: list[int], sources: dict[str, Path], seconds: float) -> Any:
     from cpdpo_jax.cli.bench.flame import flame
 
-    _say("flame")
-    with Worker(1) as worker:
-        return worker(flame, parts.MIDDLE, LANES, seconds / 4)
+    told = []
+    for learner in asked.learner or LEARNERS:
+        _say(f"flame: {learner}")
+        with Worker(1) as worker:
+            told.append(worker(flame, learner, parts.MIDDLE, LANES, seconds / 4))
+    return told
 
 
-def _device(asked: Bench, sizes: list[Size], seeds: list[int], source: Path | None, seconds: float) -> Any:
+def _device(asked: Bench, sizes: list[Size], seeds: list[int], sources: dict[str, Path], seconds: float) -> Any:
     from cpdpo_jax.cli.bench.device import device
 
     if asked.target:
@@ -138,19 +143,19 @@ def _device(asked: Bench, sizes: list[Size], seeds: list[int], source: Path | No
 def _on_target(asked: Bench, sizes: list[Size], seeds: list[int]) -> list[dict[str, Any]]:
     rows = []
     for size in sizes if asked.sizes else [Size(*size) for size in TARGET_SIZES]:
-        for learner in asked.learner or TARGET_LEARNERS:
+        for learner in asked.learner or LEARNERS:
             for lanes in seeds if asked.seeds else [gpu.LANES]:
                 _say(f"device: {learner}, {size} for {asked.target}")
                 rows.append(gpu.report(size, lanes, learner, asked.target))
     return rows
 
 
-def _scaling(asked: Bench, sizes: list[Size], seeds: list[int], source: Path | None, seconds: float) -> Any:
+def _scaling(asked: Bench, sizes: list[Size], seeds: list[int], sources: dict[str, Path], seconds: float) -> Any:
     chosen = tuple(seeds) if asked.seeds else parts.SCALING_SEEDS
     return parts.scaling(chosen, seconds=seconds, say=_say)
 
 
-def _memory(asked: Bench, sizes: list[Size], seeds: list[int], source: Path | None, seconds: float) -> Any:
+def _memory(asked: Bench, sizes: list[Size], seeds: list[int], sources: dict[str, Path], seconds: float) -> Any:
     episodes = tuple(n // 10 for n in parts.MEMORY_EPISODES) if asked.quick else parts.MEMORY_EPISODES
     return parts.memory(LANES, episodes, say=_say)
 

@@ -9,8 +9,10 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
+from cpdpo_jax import learners
 from cpdpo_jax.cli.bench.simulator import Size
 
 COMPILERS = ("g++", "clang++", "c++")
@@ -28,16 +30,23 @@ def compiler() -> str:
     )
 
 
-def check(source: Path) -> None:
-    """Complain before anything is measured."""
-    if not source.is_file():
-        raise ValueError(f"anchor = {str(source)!r} is not a file; give its C++ source, or leave --anchor out.")
-    compiler()
+def sources(asked: Sequence[str]) -> dict[str, Path]:
+    """The source of each learner's anchor, from LEARNER=FILE or FILE (CPD-PO's); complains before work is done."""
+    found = {}
+    for text in asked:
+        learner, _, name = text.rpartition("=")
+        source = Path(name)
+        if not source.is_file():
+            raise ValueError(f"anchor = {name!r} is not a file; give its C++ source, or leave --anchor out.")
+        found[learners.get(learner or "cpdpo").name] = source
+    if found:
+        compiler()
+    return found
 
 
 def build(source: Path, size: Size, directory: str) -> str:
     """Compile the anchor for a size into a directory; the program's path."""
-    program = Path(directory) / ("anchor_" + "_".join(map(str, size)))
+    program = Path(directory) / (f"{source.stem}_" + "_".join(map(str, size)))
     defined = (f"-D{name}={value}" for name, value in zip("LSAM", size, strict=True))
     words = [compiler(), *FLAGS, *defined, "-o", str(program), str(source)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Where an episode's time goes: each piece of CPD-PO's episode alone in a compiled loop, and the whole.
+"""Where an episode's time goes: each piece of an episode of CPD-PO or CPD-OPPO alone in a compiled loop, and the whole.
 
 Alone, a piece reads its inputs from memory and is not fused with its neighbours, so pieces do not add up to the whole.
 """
@@ -20,9 +20,9 @@ from cpdpo_jax.kernels.extreme import make_box
 from cpdpo_jax.kernels.lookup import at_pairs
 from cpdpo_jax.kernels.occupancy import occupancy_bounds_in_box
 from cpdpo_jax.kernels.sums import compensated_add
-from cpdpo_jax.kernels.values import policy_value
+from cpdpo_jax.kernels.values import policy_value, root_value
 from cpdpo_jax.kernels.widths import confidence_set, hoeffding_width
-from cpdpo_jax.learners import base, podb
+from cpdpo_jax.learners import base, cpd_oppo, cpdpo, optimistic, podb
 from cpdpo_jax.learners.estimates import observe, visited_pairs
 from cpdpo_jax.simulation import compiled_loop
 from cpdpo_jax.simulation.randomness import uniforms
@@ -36,11 +36,9 @@ Pieces = dict[str, tuple[Callable, tuple]]  # a function and the arrays it is ca
 def pieces(block: blocks.Block) -> Pieces:
     """The pieces of an episode in the block's state, in their order; all arrays are arguments, as in the engine."""
     given, state = block.lanes, block.state.learner
-    estimates, primal = state.estimates, state.primal
     draw = _draws(given, jnp.int32(block.episode))
     policy = block.learner.policy(given.problem, given.hyper, state)
     trajectory = rollout(given.model, policy, draw, block.noise)
-    low, up = occupancy_bounds_in_box(policy, primal.box)
 
     def softmax(given, state):
         return block.learner.policy(given.problem, given.hyper, state)
@@ -48,12 +46,43 @@ def pieces(block: blocks.Block) -> Pieces:
     def play(given, policy, draw):
         return rollout(given.model, policy, draw, block.noise)
 
-    return {
+    common: Pieces = {
         "random draws": (_draws, (given, jnp.int32(0))),
         "softmax policy": (softmax, (given, state)),
         "rollout": (play, (given, policy, draw)),
         "exact values (metrics)": (_metrics, (given, policy, block.state.sums, block.state.carry)),
-        "counts": (observe, (estimates, trajectory)),
+        "counts": (observe, (state.estimates, trajectory)),
+    }
+    of_learner = _of_cpd_oppo if block.learner.name == "cpd_oppo" else _of_cpdpo
+    return common | of_learner(given, state, policy, trajectory)
+
+
+def _of_cpd_oppo(given: Any, state: cpd_oppo.State, policy: jax.Array, trajectory: Any) -> Pieces:
+    seen = cpd_oppo.evaluate(given.problem, given.hyper, state.estimates, policy)
+
+    def widths(given, estimates):
+        return cpd_oppo.widths(given.problem, given.hyper, estimates.visits)
+
+    def evaluate(given, estimates, policy):
+        return cpd_oppo.evaluate(given.problem, given.hyper, estimates, policy)
+
+    return {
+        "widths": (widths, (given, state.estimates)),
+        "optimistic values, with widths": (evaluate, (given, state.estimates, policy)),
+        "dual max, weights": (_exponential_weights, (given, seen, state)),
+    }
+
+
+def _exponential_weights(given, seen, state):
+    multipliers = dual_max(seen.values[1:], given.problem.threshold, state.cap)
+    q = optimistic.lagrangian(seen.action_values, multipliers)
+    return multipliers, base.recentred(state.advantage + q, given.problem.action_mask)
+
+
+def _of_cpdpo(given: Any, state: cpdpo.State, policy: jax.Array, trajectory: Any) -> Pieces:
+    estimates, primal = state.estimates, state.primal
+    low, up = occupancy_bounds_in_box(policy, primal.box)
+    return {
         "dual values": (_dual, (given, policy, estimates)),
         "occupancy bounds": (occupancy_bounds_in_box, (policy, primal.box)),
         "dilated bonus": (_bonus, (given, policy, low, up, primal.box)),
@@ -68,7 +97,7 @@ def _draws(given, t):
 
 
 def _metrics(given, policy, sums, carry):
-    values = policy_value(given.model.transition, policy, given.model.payoff)[:, 0, 0]
+    values = root_value(given.model.transition, policy, given.model.payoff)
     gaps = jnp.concatenate([given.optimum[None] - values[:1], values[1:] - given.problem.threshold])
     terms = compiled_loop.Sums(strong=jnp.maximum(gaps, 0), weak=gaps, multipliers=gaps[1:])
     return compensated_add(sums, carry, terms)
@@ -104,9 +133,9 @@ def _renewal(given, estimates):
     return make_box(*confidence_set(estimates.visits[:-1], estimates.transitions, real[1:], log))
 
 
-def flame(size: Size, lanes: int, seconds: float) -> dict[str, Any]:
+def flame(learner: str, size: Size, lanes: int, seconds: float) -> dict[str, Any]:
     """Microseconds per episode and lane of each piece and of the whole, on the cores of this process."""
-    block = blocks.start(size, lanes).advanced(WARM)
+    block = blocks.start(size, lanes, learner).advanced(WARM)
     rows = [{"piece": name, "microseconds": _alone(*piece, seconds) / lanes} for name, piece in pieces(block).items()]
     block, spent, n = block.advanced(1), 0.0, 1
     while spent < seconds:
@@ -114,7 +143,8 @@ def flame(size: Size, lanes: int, seconds: float) -> dict[str, Any]:
         started = time.perf_counter()
         block = block.advanced(n)
         spent = time.perf_counter() - started
-    return {"size": list(size), "lanes": lanes, "whole_microseconds": 1e6 * spent / n / lanes, "pieces": rows}
+    about = {"learner": learner, "size": list(size), "lanes": lanes}
+    return about | {"whole_microseconds": 1e6 * spent / n / lanes, "pieces": rows}
 
 
 def _alone(function: Callable, arrays: tuple, seconds: float) -> float:

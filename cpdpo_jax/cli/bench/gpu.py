@@ -27,7 +27,6 @@ from cpdpo_jax.common.machine import cores
 
 TARGETS = Path(__file__).with_name("targets")
 LANES = 4096
-STRETCH = 64  # episodes of a loop whose length the host knows
 TRACED_LANES = 32  # what the instance is built with; the shapes are then widened
 LAUNCH, WAIT = 2e-6, 10e-6  # seconds of a kernel's or copy's launch, and of a host that waits for its device
 PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin")
@@ -73,7 +72,7 @@ def compiled(size: Size, lanes: int, learner: str, target: str, directory: str, 
     jax.config.update("jax_enable_compilation_cache", False)  # a program that is read compiles nothing
     description = (TARGETS / f"{target}.textproto").read_text()
     block = blocks.start(size, TRACED_LANES, learner)
-    stretch = 1 if plain else STRETCH
+    stretch = 1 if plain else compiled_loop.STRETCH
     shapes = partial(_shapes, _sharding(description), lanes)
     loop = jax.jit(partial(compiled_loop.advance_whole, block.learner, block.noise, stretch=stretch), donate_argnums=1)
     with cpu_acceleration(False) if plain else tracing_for("gpu"):

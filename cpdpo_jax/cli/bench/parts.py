@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -35,20 +36,27 @@ Say = Callable[[str], None]
 
 
 def speed(
-    sizes: list[Size], seeds: list[int], source: Path | None, *, seconds: float, cold: bool, say: Say
+    learners: list[str],
+    sizes: list[Size],
+    seeds: list[int],
+    sources: dict[str, Path],
+    *,
+    seconds: float,
+    cold: bool,
+    say: Say,
 ) -> list[dict[str, Any]]:
-    """CPD-PO at every size and number of seeds, beside the anchor if there is one.
+    """Every learner at every size and number of seeds, beside its anchor if there is one.
 
     `cold` compiles from nothing first and then reads what was compiled; else the user's cache is used.
     """
     rows = []
     with tempfile.TemporaryDirectory(prefix="cpdpo_bench_") as directory:
-        for size in sizes:
-            program = anchors.build(source, size, directory) if source else None
-            cache = str(Path(directory) / f"cache{size}") if cold else None
+        for learner, size in itertools.product(learners, sizes):
+            program = anchors.build(sources[learner], size, directory) if learner in sources else None
+            cache = str(Path(directory) / f"cache{learner}{size}") if cold else None
             for n in seeds:
-                say(f"speed: {size}, {n} seeds")
-                rows.append(_cell(Job(size, n), program, cache, seconds))
+                say(f"speed: {learner}, {size}, {n} seeds")
+                rows.append(_cell(Job(size, n, learner), program, cache, seconds))
     return rows
 
 
@@ -69,7 +77,7 @@ def _cell(job: Job, program: str | None, cache: str | None, seconds: float) -> d
             runs["anchor"] = partial(worker, anchors.run, program, job.seeds, used)
         times = per_episode(runs, over, ROUNDS)
     ours, theirs = 1e6 * times["ours"] / job.seeds, 1e6 * times.get("anchor", float("nan")) / job.seeds
-    row = {"size": list(job.size), "seeds": job.seeds, "cores": used, "episodes": list(over)}
+    row = {"learner": job.learner, "size": list(job.size), "seeds": job.seeds, "cores": used, "episodes": list(over)}
     row |= {"compile_seconds": from_nothing, "cached_compile_seconds": from_cache, "microseconds": ours}
     return row | ({"anchor_microseconds": theirs, "ratio": ours / theirs} if program else {})
 

@@ -21,16 +21,18 @@ def machine(facts: dict[str, Any]) -> str:
 
 
 def speed(answer: Answer) -> str:
-    """CPD-PO beside the anchor."""
-    rows = [["sizes", "seeds", "cores", "ours us", "anchor us", "ratio", "compile s", "from cache s", "episodes"]]
+    """Learners beside their anchors."""
+    rows = [
+        ["learner", "sizes", "seeds", "cores", "ours us", "anchor us", "ratio", "compile s", "from cache s", "episodes"]
+    ]
     for row in answer["speed"]:
         rows.append([
-            _size(row), str(row["seeds"]), str(row["cores"]), f"{row['microseconds']:.3g}",
+            row["learner"], _size(row), str(row["seeds"]), str(row["cores"]), f"{row['microseconds']:.3g}",
             _number(row.get("anchor_microseconds")), _number(row.get("ratio"), ".2f"),
             _number(row["compile_seconds"], ".1f"), f"{row['cached_compile_seconds']:.1f}",
             "-".join(f"{n:,}" for n in row["episodes"]),
         ])  # fmt: skip
-    title = "CPD-PO, theory's constants for T = 10^6, microseconds per episode and seed, warm, exact metrics included"
+    title = "theory's constants for T = 10^6, microseconds per episode and seed, warm, exact metrics included"
     return (
         f"{title}\n(layers,states,actions,constraints); compile s is from nothing, - where it was compiled before\n"
         f"{format_table(rows)}"
@@ -39,7 +41,8 @@ def speed(answer: Answer) -> str:
 
 def naive(answer: Answer) -> str:
     """The naive programs, and how many times slower they are than the simulator of the same run."""
-    ours = {(_size(row), row["seeds"]): row["microseconds"] for row in answer.get("speed", [])}
+    speed = [row for row in answer.get("speed", []) if row["learner"] == "cpdpo"]
+    ours = {(_size(row), row["seeds"]): row["microseconds"] for row in speed}
     rows = [["sizes", "program", "seeds", "us", "times ours", "compile s"]]
     for row in answer["naive"]:
         mine = ours.get((_size(row), 64))
@@ -59,18 +62,23 @@ def baselines(answer: Answer) -> str:
 
 
 def flame(answer: Answer) -> str:
-    """A bar for every piece of an episode."""
-    told = answer["flame"]
+    """A bar for every piece of an episode, learner by learner."""
+    return "\n\n".join(_flame(told) for told in answer["flame"])
+
+
+def _flame(told: dict[str, Any]) -> str:
     whole = told["whole_microseconds"]
     rows = [["piece", "us", "of the whole", ""]]
     for row in [*told["pieces"], {"piece": "whole episode", "microseconds": whole}]:
         share = row["microseconds"] / whole
         rows.append([row["piece"], f"{row['microseconds']:.3f}", f"{share:.0%}", "#" * round(BAR * min(share, 2))])
     total = sum(row["microseconds"] for row in told["pieces"] if row["piece"] != RENEWAL)
+    without = " without the new set" if told["learner"] == "cpdpo" else ""
     return (
-        f"where an episode's time goes, {_size(told)}, {told['lanes']} seeds on one core, microseconds per seed\n"
+        f"where an episode's time goes, {told['learner']} at {_size(told)}, {told['lanes']} seeds on one core, "
+        "microseconds per seed\n"
         f"{format_table(rows)}\n"
-        f"Each piece was measured alone: their sum, {total:.2f} without the new set, need not be {whole:.2f}."
+        f"Each piece was measured alone: their sum, {total:.2f}{without}, need not be {whole:.2f}."
     )
 
 

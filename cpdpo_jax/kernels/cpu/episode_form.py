@@ -149,33 +149,12 @@ def _make_evaluation(three, table_is):
     return evaluate
 
 
-_by_two_with_one_model, _by_three_with_one_model = (_make_evaluation(three, "one") for three in (False, True))
-_by_two_with_own_models, _by_three_with_own_models = (_make_evaluation(three, "own") for three in (False, True))
-_by_two_with_counts, _by_three_with_counts = (_make_evaluation(three, "counts") for three in (False, True))
+# V(x_0) of K payoffs: transition [L-1,S,A,S,B or 1], policy [L,S,A,B], payoff [K,L,S,A,B or 1] -> values [K,B]
+root_value_by_two, root_value_by_three = (_make_evaluation(three, "one") for three in (False, True))
+own_root_value_by_two, own_root_value_by_three = (_make_evaluation(three, "own") for three in (False, True))
 
-
-@_compile
-def root_value(transition, policy, payoff, values):
-    """V(x_0) of K payoffs: transition [L-1,S,A,S,B or 1], policy [L,S,A,B], payoff [K,L,S,A,B or 1] -> values [K,B]."""
-    none, three = np.empty(0, policy.dtype), payoff.shape[0] % 3 == 0
-    if payoff.shape[4] > 1 and three:
-        _by_three_with_own_models(transition, none, policy, payoff, none, none, values)
-    elif payoff.shape[4] > 1:
-        _by_two_with_own_models(transition, none, policy, payoff, none, none, values)
-    elif three:
-        _by_three_with_one_model(transition, none, policy, payoff, none, none, values)
-    else:
-        _by_two_with_one_model(transition, none, policy, payoff, none, none, values)
-
-
-@_compile
-def truncated_evaluation(counts, per_visit, policy, payoff, ceiling, action_values, values):
-    """Q = clip(v + counts V / n, 0, ceiling) and V = sum_a pi Q, backwards.
-
-    counts [L-1,S,A,S,B] int32, per_visit and policy [L,S,A,B], payoff [K,L,S,A,B], ceiling [K,L]
-    -> action_values [K,L,S,A,B], values [K,B].
-    """
-    if payoff.shape[0] % 3 == 0:
-        _by_three_with_counts(counts, per_visit, policy, payoff, ceiling, action_values, values)
-    else:
-        _by_two_with_counts(counts, per_visit, policy, payoff, ceiling, action_values, values)
+# Q = clip(v + counts V / n, 0, ceiling), V = sum_a pi Q: counts [L-1,S,A,S,B] int32, per_visit and policy [L,S,A,B],
+# payoff [K,L,S,A,B], ceiling [K,L] -> action_values [K,L,S,A,B], values [K,B]
+truncated_evaluation_by_two, truncated_evaluation_by_three = (
+    _make_evaluation(three, "counts") for three in (False, True)
+)

@@ -27,12 +27,12 @@ class _Value:
 
     array: Any = None  # known from the beginning: an argument, or a constant
     place: int = 0  # the first function that can read it
+    varies: bool = False  # with the arguments: XLA can not compute it when it compiles
 
     @property
-    def is_small_constant(self) -> bool:
-        """One that XLA may compute with: it stays inside of the functions."""
-        known = self.array is not None and not isinstance(self.array, jax.core.Tracer)
-        return known and self.array.nbytes <= LARGEST_CONSTANT
+    def is_constant(self) -> bool:
+        """Given by the program itself."""
+        return self.array is not None and not isinstance(self.array, jax.core.Tracer)
 
 
 @dataclass(eq=False)
@@ -54,17 +54,31 @@ def in_few_functions(function: Callable[..., Any]) -> Callable[..., Any]:
         leaves, structure = jax.tree.flatten(arguments)
         of_leaves = jax.make_jaxpr(lambda *given: function(*structure.unflatten(given)), return_shape=True)
         traced, shape = of_leaves(*leaves)
-        operations: list[_Operation] = []
-        results = _flat(traced.jaxpr, [_Value(one) for one in [*traced.consts, *leaves]], operations)
-        kept = _placed(operations, results)
-        if all(operation.plain for operation in kept):
+        try:
+            return jax.tree.structure(shape).unflatten(_evaluated(traced, leaves))
+        except (_Refused, AttributeError, KeyError, TypeError):  # the latter: a jax that describes programs otherwise
             return function(*arguments)
-        values = {read: read.array for operation in kept for read in operation.reads if read.array is not None}
-        values |= {result: result.array for result in results if result.array is not None}
-        _evaluate(kept, results, values)
-        return jax.tree.structure(shape).unflatten([values[result] for result in results])
 
     return run
+
+
+class _Refused(Exception):
+    """There is no foreign call, or a function would be handed a constant: XLA ends the process on that."""
+
+
+def _evaluated(traced: Any, leaves: list[Any]) -> list[Any]:
+    """The results of a traced program."""
+    operations: list[_Operation] = []
+    results = _flat(traced.jaxpr, [_Value(one) for one in [*traced.consts, *leaves]], operations)
+    kept = _placed(operations, results)
+    reads = [read for operation in kept for read in operation.reads]
+    too_large = any(read.is_constant and read.array.nbytes > LARGEST_CONSTANT for read in reads)
+    if too_large or all(one.plain for one in kept) or not all(one.plain or one.makes[0].varies for one in kept):
+        raise _Refused
+    values = {read: read.array for read in reads if read.array is not None}
+    values |= {result: result.array for result in results if result.array is not None}
+    _evaluate(kept, results, values)
+    return [values[result] for result in results]
 
 
 def _flat(jaxpr: Any, arguments: list[_Value], operations: list[_Operation]) -> list[_Value]:
@@ -98,6 +112,7 @@ def _placed(operations: list[_Operation], results: list[_Value]) -> list[_Operat
         operation.place = max((one.place for one in operation.reads), default=0)
         for made in operation.makes:
             made.place = operation.place + (not operation.plain)
+            made.varies = any(one.varies or isinstance(one.array, jax.core.Tracer) for one in operation.reads)
     last = max((made.place for operation in kept for made in operation.makes), default=0)
     latest: dict[_Value, int] = {}
     for operation in reversed(kept):
@@ -127,7 +142,7 @@ def _used(operations: Iterable[_Operation], results: list[_Value]) -> set[_Value
 def _run_function(operations: list[_Operation], used: set[_Value], values: dict[_Value, Any]) -> None:
     made = {one for operation in operations for one in operation.makes}
     outside = dict.fromkeys(one for operation in operations for one in operation.reads if one not in made)
-    constants = {one: one.array for one in outside if one.is_small_constant}
+    constants = {one: one.array for one in outside if one.is_constant}  # XLA may compute with them
     reads = [one for one in outside if one not in constants]
     gives = [one for operation in operations for one in operation.makes if one in used]
 
@@ -149,7 +164,9 @@ def _function_of(equation: Any) -> Callable[..., list[Any]]:
     """One operation as a function of all that it reads."""
     core = jax.extend.core
     reads = list(dict.fromkeys(atom for atom in equation.invars if not hasattr(atom, "val")))
-    function = core.jaxpr_as_fun(core.ClosedJaxpr(core.Jaxpr((), reads, equation.outvars, [equation]), ()))
+    about = core.DebugInfo("one operation", equation.primitive.name, ("",) * len(reads), ("",) * len(equation.outvars))
+    program = core.Jaxpr((), reads, equation.outvars, [equation], debug_info=about)
+    function = core.jaxpr_as_fun(core.ClosedJaxpr(program, ()))
 
     def run(*given: Any) -> list[Any]:
         known = {atom: one for atom, one in zip(equation.invars, given, strict=True) if not hasattr(atom, "val")}

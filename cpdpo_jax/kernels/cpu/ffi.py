@@ -15,7 +15,7 @@ import numpy as np
 from numba import cfunc, types  # pyright: ignore[reportPrivateImportUsage]
 
 from cpdpo_jax.kernels.cpu import handlers
-from cpdpo_jax.kernels.cpu.frame import VERSION
+from cpdpo_jax.kernels.cpu.frame import KNOWN
 from cpdpo_jax.kernels.cpu.switch import warn_once
 
 
@@ -32,22 +32,21 @@ def runtime_version() -> tuple[int, int]:
 
 def prepare(name: str, dtype: np.dtype) -> Any:
     """The kernel of that name, compiled for a precision: raises whatever stands in its way."""
-    if runtime_version() != VERSION:
+    if runtime_version() not in KNOWN:
+        known = " and ".join(f"{major}.{minor}" for major, minor in KNOWN)
         installed = ".".join(map(str, runtime_version()))
-        raise RuntimeError(
-            f"XLA's C interface is version {installed}, these kernels know {'.'.join(map(str, VERSION))}"
-        )
-    _target(name, dtype)
+        raise RuntimeError(f"XLA's C interface is version {installed}, these kernels know {known}")
+    _target("visited_rows" if name in _OF_SEVERAL_FORMS else name, dtype)  # those are made for the sizes of a call
     return _CALLS[name]
 
 
 @functools.cache
-def _target(name: str, dtype: np.dtype) -> str:
+def _target(name: str, dtype: np.dtype, *form: bool) -> str:
     """Compile a handler for a precision, and make it known to XLA; its name there."""
-    handler = handlers.HANDLERS[name](np.float32 if dtype == np.float32 else np.float64, handlers.source())
+    handler = handlers.HANDLERS[name](np.float32 if dtype == np.float32 else np.float64, handlers.source(), *form)
     compiled = _compiled(handler)
     _KEPT.append(compiled)
-    target = f"cpdpo_jax_{name}_{dtype}"
+    target = "_".join(["cpdpo_jax", name, str(dtype), *(str(int(one)) for one in form)])
     jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(compiled.ctypes), platform="cpu")
     return target
 
@@ -116,21 +115,27 @@ def visited_rows(states, actions, table):
 def root_value(transition, policy, payoff):
     """See `episode_form.root_value`: [K,B]."""
     result = jax.ShapeDtypeStruct((payoff.shape[0], policy.shape[3]), policy.dtype)
-    call = jax.ffi.ffi_call(_target("root_value", policy.dtype), (result,), vmap_method="sequential")
-    return call(transition, policy, payoff)
+    target = _target("root_value", policy.dtype, _by_three(payoff), payoff.shape[4] > 1)
+    return jax.ffi.ffi_call(target, (result,), vmap_method="sequential")(transition, policy, payoff)
 
 
 def truncated_evaluation(counts, per_visit, policy, payoff, ceiling):
     """See `episode_form.truncated_evaluation`: action values [K,L,S,A,B], values [K,B]."""
     results = payoff.shape, (payoff.shape[0], payoff.shape[4])
     call = jax.ffi.ffi_call(
-        _target("truncated_evaluation", policy.dtype),
+        _target("truncated_evaluation", policy.dtype, _by_three(payoff)),
         tuple(jax.ShapeDtypeStruct(result, policy.dtype) for result in results),
         vmap_method="sequential",
     )
     return call(counts, per_visit, policy, payoff, ceiling)
 
 
+def _by_three(payoff) -> bool:
+    """Whether payoffs are evaluated three at a time, or two."""
+    return payoff.shape[0] % 3 == 0
+
+
+_OF_SEVERAL_FORMS = ("root_value", "truncated_evaluation")
 _CALLS = {
     call.__name__: call
     for call in (occupancy_bounds, dilated_bonus, walk, observe, visited_rows, root_value, truncated_evaluation)

@@ -8,6 +8,7 @@ from numba import carray, njit, types  # pyright: ignore[reportPrivateImportUsag
 from numba.extending import intrinsic
 
 VERSION = 0, 3  # (major, minor) of xla/ffi/api/c_api.h that the offsets here were written for: jaxlib 0.10
+KNOWN = (VERSION, (0, 5))  # headers that were compared: what is used here lies where it did. 0.5: jaxlib 0.12
 _ANSWER = VERSION[0] | VERSION[1] << 32  # both in one word, as XLA_FFI_Api_Version has them
 _WORD = 8
 _FRAME = 21 * _WORD  # XLA_FFI_CallFrame: size, extension, api, context, stage, args (5), rets (5), attrs (6)

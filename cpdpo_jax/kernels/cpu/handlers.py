@@ -13,8 +13,14 @@ from numba import carray  # pyright: ignore[reportPrivateImportUsage]
 
 from cpdpo_jax.kernels.cpu import episode_form, frame, lanes, sorted_form, vector
 from cpdpo_jax.kernels.cpu.episode_form import observe as _observe
-from cpdpo_jax.kernels.cpu.episode_form import root_value as _root_value
-from cpdpo_jax.kernels.cpu.episode_form import truncated_evaluation as _truncated_evaluation
+from cpdpo_jax.kernels.cpu.episode_form import (
+    own_root_value_by_three,
+    own_root_value_by_two,
+    root_value_by_three,
+    root_value_by_two,
+    truncated_evaluation_by_three,
+    truncated_evaluation_by_two,
+)
 from cpdpo_jax.kernels.cpu.episode_form import visited_rows as _visited_rows
 from cpdpo_jax.kernels.cpu.episode_form import walk as _walk
 from cpdpo_jax.kernels.cpu.frame import answered, data, shape, words
@@ -144,7 +150,7 @@ def _rows_handler(kind, source):
     return handler
 
 
-def _root_value_handler(kind, source):
+def _root_value_handler(kind, source, three, own):
     def handler(address):
         _ = source
         frame = words(address, 15)
@@ -153,18 +159,26 @@ def _root_value_handler(kind, source):
             return answer
         n_layers, n_states, n_actions, n_lanes = shape(frame[9], 1)
         n_payoffs, n_models = shape(frame[9], 2)[0], shape(frame[9], 2)[4]
-        _root_value(
-            carray(data(frame[9], 0), (n_layers - 1, n_states, n_actions, n_states, n_models), kind),
-            carray(data(frame[9], 1), (n_layers, n_states, n_actions, n_lanes), kind),
-            carray(data(frame[9], 2), (n_payoffs, n_layers, n_states, n_actions, n_models), kind),
-            carray(data(frame[14], 0), (n_payoffs, n_lanes), kind),
-        )
+        transition = carray(data(frame[9], 0), (n_layers - 1, n_states, n_actions, n_states, n_models), kind)
+        policy = carray(data(frame[9], 1), (n_layers, n_states, n_actions, n_lanes), kind)
+        payoff = carray(data(frame[9], 2), (n_payoffs, n_layers, n_states, n_actions, n_models), kind)
+        values, none = carray(data(frame[14], 0), (n_payoffs, n_lanes), kind), np.empty(0, kind)
+        if own:
+            if three:
+                own_root_value_by_three(transition, none, policy, payoff, none, none, values)
+            else:
+                own_root_value_by_two(transition, none, policy, payoff, none, none, values)
+        else:
+            if three:
+                root_value_by_three(transition, none, policy, payoff, none, none, values)
+            else:
+                root_value_by_two(transition, none, policy, payoff, none, none, values)
         return 0
 
     return handler
 
 
-def _evaluation_handler(kind, source):
+def _evaluation_handler(kind, source, three):
     def handler(address):
         _ = source
         frame = words(address, 15)
@@ -173,15 +187,16 @@ def _evaluation_handler(kind, source):
             return answer
         n_payoffs, n_layers, n_states, n_actions, n_lanes = shape(frame[9], 3)
         pairs = (n_layers, n_states, n_actions, n_lanes)
-        _truncated_evaluation(
-            carray(data(frame[9], 0), (n_layers - 1, n_states, n_actions, n_states, n_lanes), np.int32),
-            carray(data(frame[9], 1), pairs, kind),
-            carray(data(frame[9], 2), pairs, kind),
-            carray(data(frame[9], 3), (n_payoffs, *pairs), kind),
-            carray(data(frame[9], 4), (n_payoffs, n_layers), kind),
-            carray(data(frame[14], 0), (n_payoffs, *pairs), kind),
-            carray(data(frame[14], 1), (n_payoffs, n_lanes), kind),
-        )
+        counts = carray(data(frame[9], 0), (n_layers - 1, n_states, n_actions, n_states, n_lanes), np.int32)
+        per_visit, policy = carray(data(frame[9], 1), pairs, kind), carray(data(frame[9], 2), pairs, kind)
+        payoff = carray(data(frame[9], 3), (n_payoffs, *pairs), kind)
+        ceiling = carray(data(frame[9], 4), (n_payoffs, n_layers), kind)
+        action_values = carray(data(frame[14], 0), (n_payoffs, *pairs), kind)
+        values = carray(data(frame[14], 1), (n_payoffs, n_lanes), kind)
+        if three:
+            truncated_evaluation_by_three(counts, per_visit, policy, payoff, ceiling, action_values, values)
+        else:
+            truncated_evaluation_by_two(counts, per_visit, policy, payoff, ceiling, action_values, values)
         return 0
 
     return handler

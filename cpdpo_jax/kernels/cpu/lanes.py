@@ -10,10 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic, models, register_model
+from numba import extending, types
+from numba.extending import models, register_model
 
 LANES = 16
+
+intrinsic: Any = extending.intrinsic  # what it makes is called without the first argument
 
 _INDEX = ir.IntType(32)
 
