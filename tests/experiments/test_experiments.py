@@ -96,6 +96,15 @@ def test_ctrl_c_stores_nothing_half_done(tmp_path, capsys, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_score_of_tuning_sees_a_few_bad_seeds():
+    even, one_stuck = np.full(16, 2.0), np.array([1.0] * 15 + [17.0])
+    assert even.mean() == one_stuck.mean()
+    assert tuning.with_tail(even) == 2
+    assert tuning.with_tail(one_stuck) == (2 + (3 * 1 + 17) / 4) / 2
+    np.testing.assert_array_equal(tuning.with_tail(np.stack([even, one_stuck])), [2, 3.5])
+    assert tuning.with_tail(np.array([1.0, 3.0])) == 2.5  # of two seeds the worse
+
+
 @pytest.mark.slow
 def test_tuning_runs_all_settings_of_a_learner_and_the_best_again(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(tuning, "STORE", tmp_path)
