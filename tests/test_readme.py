@@ -47,7 +47,7 @@ INLINE = sorted(set().union(*map(inline, PAGES.values())))
 BLOCKS = [block for text in PAGES.values() for block in indented(text)]
 # in backticks, but names of other things: other libraries, the paper's lemmas, files of a run, code that is checked
 # where it runs, marks of our own
-ELSEWHERE = {"jit", "vmap", "scan", "JAX_COMPILATION_CACHE_DIR", 'pip install ".[cuda]"', ">=", "<="}
+ELSEWHERE = {"jit", "vmap", "scan", "JAX_COMPILATION_CACHE_DIR", 'pip install ".[cuda12]"', "cuda13", ">=", "<="}
 ELSEWHERE |= {"strong_plus", "lagrangian", "lagrangian_cor", "Deviation: name", "~/.cache/cpdpo_jax", ".npz"}
 ELSEWHERE |= {"config.toml", "manifest.json", "blocks/*.nc", "checkpoints/", "report.html", "runs/demo"}
 ELSEWHERE |= {f"{VARIABLE}=0", "with cp.kernels.cpu_acceleration(False):", "python -m tests.test_house"}
