@@ -51,13 +51,20 @@ def encode(data: xr.Dataset) -> bytes:
     """A netCDF4 file's bytes; numbers, texts and their arrays."""
     access = h5p.create(h5p.FILE_ACCESS)
     access.set_fapl_core(1 << 18, False)  # in memory
-    file = h5f.create(f"block {next(_NAMES)}".encode(), h5f.ACC_TRUNC, fapl=access)
+    file = h5f.create(f"block {next(_NAMES)}".encode(), h5f.ACC_TRUNC, _timeless(h5p.FILE_CREATE), access)
     try:
         _fill(file, data)
         h5f.flush(file)
         return file.get_file_image()
     finally:
         file.close()
+
+
+def _timeless(kind: Any) -> Any:
+    """How to make something without the time at which it was made: the same data are the same bytes."""
+    made = h5p.create(kind)
+    made.set_obj_track_times(False)
+    return made
 
 
 def _fill(file: Any, data: xr.Dataset) -> None:
@@ -96,7 +103,7 @@ def _dataset(file: Any, name: str, values: np.ndarray) -> Any:
         raise TypeError(f"variable {name!r} has values of type {values.dtype}; numbers and texts can be stored.")
     if not values.ndim:
         raise TypeError(f"variable {name!r} has no dimension; arrays can be stored.")
-    made = h5d.create(file, name.encode(), kind, h5s.create_simple(values.shape))
+    made = h5d.create(file, name.encode(), kind, h5s.create_simple(values.shape), _timeless(h5p.DATASET_CREATE))
     if values.size:
         made.write(h5s.ALL, h5s.ALL, values, mtype=_STR if kind is _TEXT else kind)
     return made
