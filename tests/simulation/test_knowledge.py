@@ -84,8 +84,8 @@ def test_it_is_shown_in_results_tables_and_the_list(tmp_path, capsys) -> None:
     assert cli.main(["list", "dope"]) == 0
     assert f"Extra knowledge that it is handed: {base.SAFE_POLICY}." in capsys.readouterr().out
     assert cli.main(["list"]) == 0
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  optpess_lp")]
-    assert line.endswith(f"(extra knowledge: {base.SAFE_POLICY})")
+    entry = " ".join(capsys.readouterr().out.partition("\n  optpess_lp ")[2].partition("\n  optprimaldual")[0].split())
+    assert f"(is handed {base.SAFE_POLICY})" in entry
 
 
 def test_it_is_shown_by_a_stored_run(tmp_path) -> None:

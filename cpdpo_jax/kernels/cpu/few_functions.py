@@ -55,9 +55,10 @@ def in_few_functions(function: Callable[..., Any]) -> Callable[..., Any]:
         of_leaves = jax.make_jaxpr(lambda *given: function(*structure.unflatten(given)), return_shape=True)
         traced, shape = of_leaves(*leaves)
         try:
-            return jax.tree.structure(shape).unflatten(_evaluated(traced, leaves))
+            results = _evaluated(traced, leaves)
         except (_Refused, AttributeError, KeyError, TypeError):  # the latter: a jax that describes programs otherwise
-            return function(*arguments)
+            results = jax.extend.core.jaxpr_as_fun(traced)(*leaves)  # not `function`: it was traced once
+        return jax.tree.structure(shape).unflatten(results)
 
     return run
 
