@@ -4,13 +4,21 @@
     mine = "their_package.learners:MINE"
 
 A package that fails to load is named in a warning and left out: it must not keep others from working.
+
+What is computed of a registered name is `remembered` until a name is taken back (`forget_names`), by a user, or
+because a file of his own has changed: another learner of the same name must not get the plan of the first.
 """
 
 from __future__ import annotations
 
+import functools
 import warnings
+from collections.abc import Callable
 from importlib import metadata
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+_REMEMBERED: list[Callable[[], None]] = []
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class Plugin(NamedTuple):
@@ -32,3 +40,16 @@ def installed(group: str) -> list[Plugin]:
             told = f"{type(error).__name__}: {error}"
             warnings.warn(f"{entry.name!r} of {source} ({group}) is left out: {told}", stacklevel=2)
     return found
+
+
+def remembered(function: _Function) -> _Function:
+    """`functools.cache` for what depends on registered names."""
+    cached: Any = functools.cache(function)
+    _REMEMBERED.append(cached.cache_clear)
+    return cached
+
+
+def forget_names() -> None:
+    """A name was taken back: what was remembered by names is computed anew."""
+    for clear in _REMEMBERED:
+        clear()

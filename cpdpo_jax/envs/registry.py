@@ -59,7 +59,13 @@ def register(family: _Family, name: str | None = None) -> _Family:
 
 def unregister(name: str) -> None:
     """Forget an environment of `register`, so that another can have its name."""
-    _OWN.pop(name, None)
+    if _OWN.pop(name, None) is not None:
+        plugins.forget_names()
+
+
+def registered(name: str) -> Callable[..., CMDP] | None:
+    """The function that `register` was given under that name; None: the environment is not of `register`."""
+    return _OWN.get(name)
 
 
 def names() -> tuple[str, ...]:

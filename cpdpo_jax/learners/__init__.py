@@ -33,11 +33,15 @@ from cpdpo_jax.learners.base import (
     get,
     names,
     register,
+    registered,
     unregister,
 )
 from cpdpo_jax.learners.checking import check
 
+OURS = registered()  # those of this package
+
 __all__ = [
+    "OURS",
     "Analysis",
     "Info",
     "Learner",

@@ -185,7 +185,13 @@ def register(learner: Learner) -> Learner:
 
 def unregister(name: str) -> None:
     """Forget a learner, so that another can have its name."""
-    _REGISTRY.pop(name, None)
+    if _REGISTRY.pop(name, None) is not None:
+        plugins.forget_names()
+
+
+def registered() -> frozenset[str]:
+    """The names of the learners that `register` was given."""
+    return frozenset(_REGISTRY)
 
 
 def names() -> list[str]:

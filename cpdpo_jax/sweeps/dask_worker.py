@@ -118,7 +118,6 @@ def _check(task: Any) -> None:
     """Refuse blocks that this worker would run otherwise than the client, or write where nobody looks."""
     from cpdpo_jax.sweeps import imports
     from cpdpo_jax.sweeps.dask_messages import fingerprint
-    from cpdpo_jax.sweeps.specification import forget_plans
     from cpdpo_jax.sweeps.store import Store
 
     here = fingerprint()
@@ -134,8 +133,7 @@ def _check(task: Any) -> None:
             raise ValueError(f"{task.directory} is not the run's directory there; share it, or give --no-shared")
     sent = [imports.Imported(*one) for one in task.imports]
     with _LOCK:
-        if imports.load_sent(sent, alone=_RUNNING == 1):
-            forget_plans()
+        imports.load_sent(sent, alone=_RUNNING == 1)
 
 
 @contextmanager

@@ -29,6 +29,11 @@ def check(store: Store, config: Config, blocks: dict[str, dict[str, Any]], any_v
             raise
         known = blocks  # those of this very configuration, and written again
     lost = set(known) - set(blocks)
+    if lost and config.digest == store.config.digest:
+        raise ValueError(
+            f"{store.path} was run by other code of your own: a learner or an environment that was registered by hand "
+            "has changed since; give another --out, or the code as it was."
+        )
     if lost:
         old, new = (store.path / "config.toml").read_text(errors="replace"), configuration.write(config)
         old = "".join(line for line in old.splitlines(True) if not line.startswith("# sha256"))

@@ -73,33 +73,39 @@ def read(name: str) -> Imported:
     return Imported(name, _digest({path.relative_to(origin.parent).as_posix(): _text(path) for path in paths}), {})
 
 
-def load(names: Sequence[str]) -> tuple[list[Imported], bool]:
-    """Import in order what is not there yet, or has changed; the second: something changed that was there before."""
+def load(names: Sequence[str]) -> list[Imported]:
+    """Import in order what is not there yet, or has changed."""
     found = [read(name) for name in names]
-    changed = [_load(one, Path(one.name)) for one in found]
-    return found, any(changed)
+    for one in found:
+        _load(one, Path(one.name))
+    return found
 
 
-def load_sent(sent: Sequence[Imported], *, alone: bool = True) -> bool:
+def load_sent(sent: Sequence[Imported], *, alone: bool = True) -> None:
     """`load` where the files may be missing: those of another machine are written into a directory of their own.
 
     What was sent before and is not sent now is forgotten, if `alone`: it may have registered the same names.
     """
     wanted = {one.digest for one in sent}
-    changed = [_drop(name) for name, loaded in list(_LOADED.items()) if alone and loaded.digest not in wanted]
+    for name in [name for name, loaded in _LOADED.items() if alone and loaded.digest not in wanted]:
+        _drop(name)
     for one in sent:
         here = _read_here(one)
         if here is not None and here.digest == one.digest:
-            changed.append(_load(here, Path(here.name)))
+            _load(here, Path(here.name))
         elif one.is_file:
             folder = Path(tempfile.mkdtemp(prefix="cpdpo-import-"))
             for name, text in one.files.items():
                 (folder / name).write_text(text, encoding="utf-8")
-            changed.append(_load(one, folder / Path(one.name).name))
+            _load(one, folder / Path(one.name).name)
         else:
             told = "is not installed here" if here is None else f"is another one here ({here.digest}, not {one.digest})"
             raise ValueError(f"import {one.name!r} {told}; install the same package on every machine.")
-    return any(changed)
+
+
+def registered() -> set[str]:
+    """The names of learners and environments that imports brought."""
+    return {name for loaded in _LOADED.values() for name in loaded.learners | loaded.environments}
 
 
 def digests(names: Sequence[str]) -> dict[str, str]:
@@ -114,15 +120,15 @@ def _read_here(one: Imported) -> Imported | None:
         return None
 
 
-def _load(one: Imported, path: Path) -> bool:
+def _load(one: Imported, path: Path) -> None:
     """Import it unless the same is there already; what an older one had registered is forgotten first."""
     from cpdpo_jax.envs import registry
     from cpdpo_jax.learners import base
 
     with _LOCK:
         if any(loaded.digest == one.digest for loaded in _LOADED.values()):  # here, or as a copy elsewhere
-            return False
-        before = _drop(one.name)
+            return
+        _drop(one.name)
         known = set(base.names()), set(registry.names())
         try:
             module = _import_file(path, one) if one.is_file else importlib.import_module(one.name)
@@ -132,16 +138,14 @@ def _load(one: Imported, path: Path) -> bool:
         added = set(base.names()) - known[0], set(registry.names()) - known[1]
         stems = {Path(name).stem for name in one.files} - {path.stem}
         _LOADED[one.name] = _Loaded(one.digest, {module.__name__, *stems}, *added)
-        return before
 
 
-def _drop(name: str) -> bool:
-    """Forget an import; whether there was one."""
+def _drop(name: str) -> None:
+    """Forget an import, if there was one."""
     with _LOCK:
         before = _LOADED.pop(name, None)
         if before is not None:
             _forget(before)
-        return before is not None
 
 
 def _forget(before: _Loaded) -> None:

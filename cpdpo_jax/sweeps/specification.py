@@ -7,7 +7,6 @@ machines under a scheduler, can be handed them.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from cpdpo_jax import envs
+from cpdpo_jax.common.plugins import remembered
 from cpdpo_jax.common.types import CMDP
 from cpdpo_jax.envs import registry
 from cpdpo_jax.envs.build import unstack
@@ -28,7 +28,7 @@ from cpdpo_jax.simulation import inputs
 from cpdpo_jax.simulation.lanes import HOST_LANES, LaneIndex, lanes_that_fit, padded, whole_rounds
 from cpdpo_jax.simulation.options import OPTION_NAMES, Options
 from cpdpo_jax.simulation.plan import LearnerPlan, SimulationPlan, prepare, select_instance
-from cpdpo_jax.sweeps import imports
+from cpdpo_jax.sweeps import by_hand, imports
 from cpdpo_jax.sweeps.config import Config, digest, show_environment
 
 BlockSpec = dict[str, Any]
@@ -64,22 +64,14 @@ def expand(config: Config) -> dict[str, BlockSpec]:
 
 def load_imports(config: Config) -> list[imports.Imported]:
     """Register the learners and environments of a user's own."""
-    found, changed = imports.load(config.imports)
-    if changed:
-        forget_plans()
-    return found
-
-
-def forget_plans() -> None:
-    """To be called when code of a user's own has been replaced: what was made by it is of no use."""
-    for cached in (description, _plan, _environment, _solution):
-        cached.cache_clear()
+    return imports.load(config.imports)
 
 
 def _code(own: Sequence[imports.Imported], learner: str, environment: str) -> dict[str, list[str]]:
-    """What else determines a block: hashes of imported code, and the packages its learner and environment are from."""
+    """What else determines a block: hashes of code of one's own, the packages that learner and environment are from."""
     sources = [base.source(learner), registry.source(environment)]
     known = [*(one.digest for one in own), *(one for one in sources if one is not None)]
+    known += by_hand.code_of(learner, environment, imports.registered())
     return {"code": known} if known else {}
 
 
@@ -151,13 +143,13 @@ def _plan_of(block: BlockSpec) -> SimulationPlan:
     return _plan(json.dumps({name: block[name] for name in asked if name in block}))  # older runs lack newer options
 
 
-@functools.cache
+@remembered
 def description(text: str, instance: int) -> str:
     """What an instance is, in words; text: JSON of its environment."""
     return unstack(_environment(text))[instance].describe()
 
 
-@functools.cache
+@remembered
 def _plan(text: str) -> SimulationPlan:
     """One learner under one setting on all instances of an environment; text: JSON."""
     block = json.loads(text)
@@ -171,7 +163,7 @@ def _plan(text: str) -> SimulationPlan:
     )
 
 
-@functools.cache
+@remembered
 def _environment(text: str) -> CMDP:
     """An environment as a batch; text: JSON of its table."""
     table = json.loads(text)
@@ -183,7 +175,7 @@ def _environment(text: str) -> CMDP:
         raise ValueError(f"environment {show_environment(table)}: {error}.") from error
 
 
-@functools.cache
+@remembered
 def _solution(text: str) -> optimum.Solution:
     try:
         return optimum.solve(_environment(text))

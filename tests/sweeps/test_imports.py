@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from importlib import metadata
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -103,6 +105,55 @@ def test_a_change_is_another_block_and_another_learner(mine, tmp_path, name):
     assert not set(Store(tmp_path / "a").blocks) & set(Store(tmp_path / "b").blocks)
 
 
+def tilted(weight: float):
+    """A policy that takes its weight along."""
+
+    def policy(problem, hyper, state):
+        weights = problem.action_mask * (1 + weight * (jnp.arange(problem.action_mask.shape[2]) == 0))[:, None]
+        return weights / jnp.maximum(weights.sum(axis=2, keepdims=True), 1)
+
+    return policy
+
+
+def test_by_hand_another_of_the_same_name_is_not_taken_for_the_first(tmp_path):
+    """Taken back and registered anew, as in a notebook."""
+    asked, found = table("") | {"learners": ["mine"], "environments": ["factored"], "imports": []}, []
+    for weight in (1.0, 9.0, 1.0):
+        cp.learners.register(dataclasses.replace(cp.learners.get("uniform"), name="mine", policy=tilted(weight)))
+        try:
+            if weight == 9:
+                with pytest.raises(ValueError, match=r"a was run by other code of your own"):
+                    cp.run(asked, out=tmp_path / "a", progress=False)
+            out = tmp_path / ("a" if weight == 1 else "b")
+            (stored,) = cp.run(asked, out=out, progress=False)
+            found.append((stored.result.data.strong_regret.values, set(Store(out).blocks)))
+        finally:
+            cp.learners.unregister("mine")
+    (first, own), (second, other), (again, same) = found
+    assert (first != second).all()
+    assert not own & other
+    np.testing.assert_array_equal(first, again)
+    assert own == same
+
+
+def test_an_environment_by_hand_is_not_taken_for_another(tmp_path):
+    def build(states: int):
+        def corridor():
+            return cp.envs.make("random", layers=2, states=states, actions=2, constraints=1)
+
+        return corridor
+
+    asked, found = table("") | {"learners": ["uniform"], "imports": []}, []
+    for states in (2, 3):
+        cp.envs.register(build(states))
+        try:
+            (stored,) = cp.run(asked, out=tmp_path / str(states), progress=False)
+            found.append(stored.result.data.strong_regret.values)
+        finally:
+            registry.unregister("corridor")
+    assert (found[0] != found[1]).all()
+
+
 def test_without_imports_a_block_is_what_it_was():
     blocks = expand(asked({"learners": ["uniform"], "environments": ["factored"], "episodes": 40, "seeds": 3}))
     assert all("code" not in block for block in blocks.values())
@@ -116,7 +167,7 @@ def test_a_module_is_known_by_its_source(mine, tmp_path):
     assert len(expand(asked(table("package")))) == 2
     (tmp_path / "package" / "learner.py").write_text(MINE + "\n")
     assert imports.read("package").digest != first.digest
-    assert imports.load(["package"])[1]
+    assert [one.digest for one in imports.load(["package"])] == [imports.read("package").digest]
     for name in [name for name in imports.sys.modules if name.startswith("package")]:
         imports.sys.modules.pop(name)
 
@@ -126,7 +177,7 @@ def test_a_file_is_sent_to_where_it_is_not(mine, tmp_path):
     for name in sent.files:
         (tmp_path / name).unlink()
     assert sorted(sent.files) == ["mine.py", "neighbour.py"]
-    assert not imports.load_sent([sent])  # nothing was there before
+    imports.load_sent([sent])
     assert "mine" in cp.learners.names()
     with pytest.raises(ValueError, match="import 'nowhere' is not installed here; install the same package"):
         imports.load_sent([imports.Imported("nowhere", "0", {})])
