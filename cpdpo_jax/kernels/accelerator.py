@@ -53,29 +53,23 @@ def values(transition: jax.Array, policy: jax.Array, payoff: jax.Array, batch: t
     return jnp.stack([jnp.stack(here, axis=1) for here in layers[::-1]], axis=1)
 
 
-def largest_expectation_unrolled(box: Box, f: jax.Array, axis: int) -> jax.Array:
+def largest_expectation_unrolled(lower: jax.Array, spread: jax.Array, f: jax.Array, axis: int) -> jax.Array:
     """`largest_expectation`, the breakpoints written out: the better form where f has no targets."""
     front = (slice(None),) * axis
 
     def at_breakpoint(i: int) -> jax.Array:
         f_i = f[*front, i : i + 1]
-        if f.shape[axis] <= MAX_UNROLLED_STATES:
-            return box.excess * f_i[*front, 0] + jnp.maximum(box.spread * f, box.spread * f_i).sum(axis=axis)
-        return box.slack * f_i[*front, 0] + jnp.maximum(box.spread * f - box.spread * f_i, 0).sum(axis=axis)
+        return f_i[*front, 0] + (lower * f - lower * f_i + jnp.maximum(spread * f - spread * f_i, 0)).sum(axis=axis)
 
-    return (box.lower * f).sum(axis=axis) + unrolled_reduce(f.shape[axis], at_breakpoint, jnp.minimum)
+    return unrolled_reduce(f.shape[axis], at_breakpoint, jnp.minimum)
 
 
-def largest_expectation(box: Box, f: jax.Array, axis: int) -> jax.Array:
+def largest_expectation(lower: jax.Array, spread: jax.Array, f: jax.Array, axis: int) -> jax.Array:
     """max p.f of every pair by breakpoints (see `extreme`), the next state on `axis` of lower, spread and f."""
     f_i, f_j = jnp.expand_dims(f, axis + 1), jnp.expand_dims(f, axis)
-    lower, spread = jnp.expand_dims(box.lower, axis), jnp.expand_dims(box.spread, axis)
-    if f.shape[axis] <= MAX_UNROLLED_STATES:  # products first: a maximum of f alone would be a kernel of its own
-        rest, beyond = box.excess, jnp.maximum(spread * f_j, spread * f_i)
-    else:
-        rest, beyond = box.slack, jnp.maximum(spread * f_j - spread * f_i, 0)
-    at_breakpoint = jnp.expand_dims(rest, axis) * f + (lower * f_j + beyond).sum(axis=axis + 1)
-    return at_breakpoint.min(axis=axis)
+    lower, spread = jnp.expand_dims(lower, axis), jnp.expand_dims(spread, axis)
+    gained = lower * f_j - lower * f_i + jnp.maximum(spread * f_j - spread * f_i, 0)  # f_j - f_i would be a kernel
+    return (f + gained.sum(axis=axis + 1)).min(axis=axis)
 
 
 def reach_bounds(policy: jax.Array, box: Box, batch: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
@@ -85,14 +79,17 @@ def reach_bounds(policy: jax.Array, box: Box, batch: tuple[int, ...]) -> tuple[j
     """
     n_layers, n_states, _ = policy.shape[:3]
     sign = jnp.asarray([1, -1], policy.dtype).reshape(1, 1, 1, 2, 1, *(1,) * len(batch))
-    pi, slack, excess = (part[:, :, :, None, None] for part in (policy[:-1], box.slack, box.excess))
+    pi = policy[:-1, :, :, None, None]
     lower, spread = box.lower[:, :, :, None], box.spread[:, :, :, None]  # [L-1,S,A,1,S',*B]
-    single = lower + jnp.where(sign > 0, jnp.minimum(spread, slack), jnp.maximum(excess + spread, 0))
+    others = (1 - jnp.eye(n_states, dtype=policy.dtype)).reshape(1, 1, 1, 1, n_states, n_states, *(1,) * len(batch))
+    elsewhere = lower + jnp.where(sign > 0, 0, spread)  # at least, or at most
+    rest = 1 - (others * elsewhere[:, :, :, :, None]).sum(axis=5)
+    single = jnp.where(sign > 0, jnp.minimum(lower + spread, rest), jnp.maximum(lower, rest))
     nearest = together((pi * (sign * single)).sum(axis=2))  # of every layer the targets one step ahead: [L-1,S,2,S',*B]
     reached = nearest[-1]  # [S of layer k, 2, targets, *B]
     for k in reversed(range(n_layers - 2)):
-        wide = Box(box.lower[k][:, :, :, None, None], box.spread[k][:, :, :, None, None], slack[k], excess[k])
-        moved = (pi[k] * largest_expectation(wide, reached[None, None], axis=2)).sum(axis=1)
+        wide = box.lower[k][:, :, :, None, None], box.spread[k][:, :, :, None, None]
+        moved = (pi[k] * largest_expectation(*wide, reached[None, None], axis=2)).sum(axis=1)
         here = jnp.concatenate([nearest[k], moved], axis=2)
         reached = together(here if k > 0 else here[:1])  # layer 0 has one state
     low, up = -reached[0, 1], reached[0, 0]
@@ -103,14 +100,22 @@ def reach_bounds(policy: jax.Array, box: Box, batch: tuple[int, ...]) -> tuple[j
 def dilated_recursion(policy: jax.Array, bonus: jax.Array, box: Box, dilation: jax.Array) -> jax.Array:
     """`dilated_bonus_in_box`: a kernel a layer for the average over actions, then all pairs of all layers at once."""
     n_layers = policy.shape[0]
-    box = together(box)  # slices of its own: those that two recursions share would be kernels
+    lower, spread = together((box.lower, box.spread))  # slices of its own: those that two recursions share are kernels
     aheads = [bonus[-1]]  # sum_a pi(a|x) B(x,a) of layers L-1, ..., 1
     for k in reversed(range(1, n_layers - 1)):
-        best = largest_expectation_unrolled(Box(*(part[k] for part in box)), aheads[-1][None, None], axis=2)
-        here = bonus[k][:, None] + per_lane(dilation, best.ndim) * best
-        aheads.append(together((policy[k] * here).sum(axis=1)))
+
+        def at_action(a: int, k: int = k) -> jax.Array:
+            best = largest_expectation_unrolled(lower[k, :, a], spread[k, :, a], aheads[-1][None], axis=1)
+            return policy[k, :, a] * (bonus[k] + per_lane(dilation, best.ndim) * best)
+
+        if policy.shape[1] <= MAX_UNROLLED_STATES:  # actions written out: else a kernel for them and one for their sum
+            aheads.append(together(unrolled_sum(policy.shape[2], at_action)))
+        else:
+            best = largest_expectation_unrolled(lower[k], spread[k], aheads[-1][None, None], axis=2)
+            here = bonus[k][:, None] + per_lane(dilation, best.ndim) * best
+            aheads.append(together((policy[k] * here).sum(axis=1)))
     ahead = jnp.stack(aheads[::-1])  # [L-1,S,*B]
-    best = largest_expectation(box, ahead[:, None, None], axis=3)
+    best = largest_expectation(lower, spread, ahead[:, None, None], axis=3)
     best = jnp.pad(best, [(0, 1), *[(0, 0)] * (best.ndim - 1)])  # B = b in the last layer
     return bonus[:, :, None] + per_lane(dilation, best.ndim) * best
 

@@ -4,33 +4,43 @@ By LP duality the optimum of the one-dimensional dual sits at a breakpoint f_i. 
 s = 1 - sum(lower), and no sorting,
     max p.f = lower.f + min_i [s f_i + sum_j c_j (f_j - f_i)^+] = lower.f + min_i [e f_i + sum_j c_j max(f_i, f_j)]
     min p.f = lower.f + max_i [s f_i - sum_j c_j (f_i - f_j)^+] = lower.f + max_i [e f_i + sum_j c_j min(f_i, f_j)]
-with e = s - sum(c) = 1 - sum(upper): the second form, for narrow layers, has one operation less per term.
+with e = s - sum(c) = 1 - sum(upper): the second form, for narrow layers, has one operation less per term. And without
+s or e, for an accelerator, where each would be a kernel:
+    max p.f = min_i [f_i + sum_j (lower_j (f_j - f_i) + c_j (f_j - f_i)^+)].
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES, rolling_reduce, unrolled_reduce, unrolled_sum
 from cpdpo_jax.kernels.shapes import batch_shape
+from cpdpo_jax.kernels.target import unrolls_states
 
 
 class Box(NamedTuple):
-    """{p : lower <= p <= upper, sum p = 1} for every pair, with the sums that the closed form wants."""
+    """{p : lower <= p <= upper, sum p = 1} for every pair, with the sums that a CPU's closed form wants."""
 
     lower: jax.Array  # [L-1,S,A,S,*B]
     spread: jax.Array  # [L-1,S,A,S,*B] upper - lower
-    slack: jax.Array  # [L-1,S,A,*B] 1 - sum lower: the mass left to place
-    excess: jax.Array  # [L-1,S,A,*B] 1 - sum upper: minus the room left when it is placed
+    slack: Any  # [L-1,S,A,*B] 1 - sum lower: the mass left to place. None where an accelerator's forms do without
+    excess: Any  # [L-1,S,A,*B] 1 - sum upper: minus the room left when it is placed. None as `slack`
 
 
-def make_box(lower: jax.Array, upper: jax.Array, axis: int = 3) -> Box:
-    """The box between `lower` and `upper`, whose next-state axis is `axis`."""
+def make_box(lower: jax.Array, upper: jax.Array) -> Box:
+    """The box between `lower` and `upper`, [L-1,S,A,S,*B] each."""
+    if unrolls_states(lower.shape[1]) and len(lower) > 0:
+        return Box(lower, upper - lower, None, None)
+    return _with_sums(lower, upper, axis=3)
+
+
+def _with_sums(lower: jax.Array, upper: jax.Array, axis: int) -> Box:
+    """A box whose next-state axis is `axis`."""
     leading = (slice(None),) * axis
 
     def rest(array: jax.Array) -> jax.Array:
@@ -48,7 +58,7 @@ def extreme_expectation(lower: jax.Array, upper: jax.Array, f: jax.Array, maximi
     """
     next_states = f.shape[:1]
     batch_shape(f.ndim - 1, lower=(lower, next_states), upper=(upper, next_states), f=(f, next_states))
-    box = make_box(lower, upper, axis=0)
+    box = _with_sums(lower, upper, axis=0)
     return extreme(lambda j: box.lower[j], lambda j: box.spread[j], box.slack, box.excess, f, maximize)
 
 

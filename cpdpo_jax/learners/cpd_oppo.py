@@ -144,12 +144,16 @@ def widths(problem: Problem, hyper: Hyperparameters, visits: jax.Array) -> tuple
     t = unrolled_sum(visits.shape[2], lambda a: visits[0, 0, a]).astype(dtype)  # every episode begins in x_0
     horizon = jnp.where(hyper.anytime > 0, t * (t + 1), problem.episodes)
     log_pairs = jnp.log(8 * problem.n_states * problem.n_actions / problem.delta) + jnp.log(horizon)  # [B]
-    beta = jnp.sqrt(hyper.payoff_confidence * (log_pairs + float(np.log(m)))) * root
+    payoffs = hyper.payoff_confidence * (log_pairs + float(np.log(m)))
     real = problem.action_mask.any(axis=2)[1:].astype(dtype)
     arrivals = unrolled_sum(real.shape[1], lambda y: real[:, y])  # [L-1,B] |X_{k+1}|
-    rows = jnp.sqrt(2 * hyper.transition_confidence * (arrivals * float(np.log(2)) + log_pairs))[:, None, None]
-    w = jnp.where(unseen[:-1], 2, jnp.minimum(2, rows * root[:-1]))
-    return jnp.where(unseen, 1, jnp.minimum(1, beta)), jnp.concatenate([w, jnp.zeros_like(root[-1:])])
+    rows = 2 * hyper.transition_confidence * (arrivals * float(np.log(2)) + log_pairs)
+    scale = jnp.sqrt(jnp.concatenate([rows, payoffs[None]]))[:, None, None]
+    if for_accelerator():  # its slices would be kernels
+        scale = together(scale)
+    w = jnp.where(unseen[:-1], 2, jnp.minimum(2, scale[:-1] * root[:-1]))
+    beta = jnp.where(unseen, 1, jnp.minimum(1, scale[-1] * root))
+    return beta, jnp.concatenate([w, jnp.zeros_like(root[-1:])])
 
 
 def evaluate(problem: Problem, hyper: Hyperparameters, estimates: Estimates, policy: jax.Array) -> Evaluation:
@@ -160,7 +164,12 @@ def evaluate(problem: Problem, hyper: Hyperparameters, estimates: Estimates, pol
     mean = estimates.payoff_sum * (1 / visits)
     to_go = jnp.arange(n_layers, 0, -1, dtype=policy.dtype).reshape(-1, *(1,) * (policy.ndim - 1))  # L - k
     reach = (to_go - 1) * w / 2
-    payoffs = jnp.concatenate([jnp.minimum(1, mean[:1] + beta) + reach, jnp.maximum(0, mean[1:] - beta) - reach])
+    if for_accelerator():  # in one kernel with the sums, whose old entries would be copied for a second one
+        is_reward = (jnp.arange(len(mean)) == 0).reshape(-1, *(1,) * policy.ndim)
+        payoffs = jnp.where(is_reward, jnp.minimum(1, mean + beta) + reach, jnp.maximum(0, mean - beta) - reach)
+        payoffs, estimates = together((payoffs, estimates))
+    else:
+        payoffs = jnp.concatenate([jnp.minimum(1, mean[:1] + beta) + reach, jnp.maximum(0, mean[1:] - beta) - reach])
     # one ceiling for all: costs respect it by themselves, as rewards respect the floor
     action_values, values = truncated_evaluation(
         estimates.transitions, visits, policy, payoffs, optimistic.steps_to_go(payoffs)
@@ -187,7 +196,8 @@ def update_with(
     # Step 4: count episode t (before the rest: the proof holds with these counts too, as CPD-PO's does)
     estimates = observe(state.estimates, trajectory)
     if for_accelerator():  # nobody reads the old counts once there are new ones: they would be copied
-        estimates = together(estimates)
+        visits, transitions = together((estimates.visits, estimates.transitions))
+        estimates = estimates._replace(visits=visits, transitions=transitions)
 
     # Step 1: the optimistic value of pi_t, for the reward and for every cost
     seen = evaluate(problem, hyper, estimates, policy)

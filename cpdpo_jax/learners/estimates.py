@@ -8,7 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from cpdpo_jax.common.types import Trajectory
-from cpdpo_jax.kernels import at_pairs, compensated_add, replaced_by
+from cpdpo_jax.kernels import at_pairs, compensated_add, for_accelerator, replaced_by
+from cpdpo_jax.kernels.accelerator import together
+from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES
 from cpdpo_jax.learners.base import Problem
 
 
@@ -64,6 +66,8 @@ def _observe(
     arrived = state[1:, None] == states  # [L-1,S,*B]
     moved = visited[:-1, :, :, None] & arrived[:, None, None]
     sampled = jnp.where(visited, payoff[:, :, None, None], 0)
+    if for_accelerator() and n_states > MAX_UNROLLED_STATES:  # sums and what they lost are one kernel then: no copy
+        sampled = together(sampled)
     total, carry = compensated_add(payoff_sum, payoff_carry, sampled)
     return visits + visited.astype(jnp.int32), transitions + moved.astype(jnp.int32), total, carry
 

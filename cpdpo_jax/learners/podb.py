@@ -172,10 +172,6 @@ def _next_epoch(
         log_term = hyper.transition_confidence * log_pairs(problem)
         real = problem.action_mask.any(axis=2)
         box = make_box(*confidence_set(estimates.visits[:-1], estimates.transitions, real[1:], log_term))
-        if for_accelerator():  # a second time for the sums: a kernel each, and nothing between them is stored
-            visits, transitions = together((estimates.visits, estimates.transitions))
-            again = make_box(*confidence_set(visits[:-1], transitions, real[1:], log_term))
-            box = box._replace(slack=again.slack, excess=again.excess)
         return primal._replace(
             box=jax.tree.map(lambda new, old: jnp.where(fresh, new, old), box, primal.box),
             visits_at_epoch=epoch.visits if epoch else jnp.where(fresh, estimates.visits, primal.visits_at_epoch),

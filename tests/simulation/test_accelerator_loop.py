@@ -24,6 +24,12 @@ def start(name="cpdpo", **changed):
     return learner, given, compiled_loop.begin(learner, given)
 
 
+def without_sums(state):
+    primal = state.learner.primal
+    small = primal._replace(box=primal.box._replace(slack=None, excess=None))
+    return state._replace(learner=state.learner._replace(primal=small))
+
+
 @pytest.mark.parametrize("name", ["cpdpo", "cpd_oppo"])
 def test_stretches_and_what_is_left_over_change_no_bit(name):
     last = 2 * STRETCH + 9
@@ -46,6 +52,8 @@ def test_the_numbers_are_those_of_a_cpus_loop(name, past):
     with tracing_for("gpu"):
         learner, given, state = start(name, **changed)
         found = compiled_loop.advance(learner, "bernoulli", given, state, 0, 50)
+    if name != "cpd_oppo":  # an accelerator's forms do without the sums of the confidence set
+        expected, found = without_sums(expected), without_sums(found)
     for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=2e-3, atol=2e-3)
     assert np.asarray(found.sums.strong).std() > 0

@@ -17,6 +17,7 @@ import os
 import re
 import tempfile
 import time
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,8 @@ def compiled(size: Size, lanes: int, learner: str, target: str, directory: str, 
 
     jax.config.update("jax_enable_compilation_cache", False)  # a program that is read compiles nothing
     description = (TARGETS / f"{target}.textproto").read_text()
-    block = blocks.start(size, TRACED_LANES, learner)
+    with nullcontext() if plain else tracing_for("gpu"):
+        block = blocks.start(size, TRACED_LANES, learner)
     stretch = 1 if plain else compiled_loop.STRETCH
     shapes = partial(_shapes, _sharding(description), lanes)
     loop = jax.jit(partial(compiled_loop.advance_whole, block.learner, block.noise, stretch=stretch), donate_argnums=1)
