@@ -25,6 +25,7 @@ NAMES = (
     "epochs", "final_policy", "first_non_finite",
 )  # fmt: skip
 SIZE = (5, 5, 3, 2)
+SAME_VECTORS = {"xla_cpu_prefer_vector_width": 512}  # as `simulate` has it; an option of the outermost jit
 WARM = 64  # episodes of the calls that compile
 
 
@@ -57,8 +58,7 @@ def timed(cores: int, seeds: int, episodes: int, rounds: int) -> dict[str, Any]:
         shard = PartitionSpec("device")
         mapped = jax.shard_map(mapped, mesh=mesh, in_specs=shard, out_specs=shard, check_vma=False)
     keys = train.keys(seeds)
-    options = {"xla_cpu_prefer_vector_width": 512}  # as `simulate` has it; an option of the outermost jit
-    program = jax.jit(mapped, compiler_options=options).lower(keys).compile()
+    program = jax.jit(mapped, compiler_options=SAME_VECTORS).lower(keys).compile()
 
     def simulate(episodes: int) -> Any:
         return cp.simulate("cpdpo", cmdp, episodes=episodes, seeds=seeds, progress=False)
@@ -93,7 +93,8 @@ def nested(episodes: int) -> list[str]:
     grid = {"learning_rate": ["x0.5", "x1", "x2", "x4"]}
     train = cp.make_train("cpdpo", cmdp, episodes=episodes, hparams=grid)
     settings = jax.vmap(jax.vmap(train, (0, None, None)), (None, 0, None))
-    curves = jax.jit(jax.vmap(settings))(train.keys(64), train.hyper, train.instance)
+    program = jax.jit(jax.vmap(settings), compiler_options=SAME_VECTORS)
+    curves = program(train.keys(64), train.hyper, train.instance)
     width = block_width(cmdp, 3 * 4 * 64)
     same = cp.simulate("cpdpo", cmdp, episodes=episodes, seeds=64, hparams=grid, block=width, progress=False)
     return differing(curves, same.data.isel(learner=0))
