@@ -22,11 +22,12 @@ from cpdpo_jax.kernels.sums import compensated_add
 from cpdpo_jax.kernels.target import for_accelerator
 from cpdpo_jax.kernels.values import root_value
 from cpdpo_jax.learners.base import Info, Learner, Problem
+from cpdpo_jax.learners.estimates import whole_payoffs
 from cpdpo_jax.simulation import monitor
 from cpdpo_jax.simulation.hoisting import hoisted
 from cpdpo_jax.simulation.programs import LearnerProgram
 from cpdpo_jax.simulation.randomness import init_key, uniforms, update_key
-from cpdpo_jax.simulation.rollout import Model, rollout
+from cpdpo_jax.simulation.rollout import Model, rollout, summed
 
 STRETCH = 64  # episodes of a loop whose length an accelerator's host knows: it waits once in so many
 SUM_TOLERANCE = 1e-3  # of the probabilities of a state: far above float32's rounding
@@ -90,7 +91,8 @@ def play(
     values = root_value(lanes.model.transition, policy, lanes.model.payoff)
     gaps = _gaps(values, lanes)
     own = (update_key(lanes.keys, t),) if learner.randomness else ()
-    state, info = learner.update(lanes.problem, lanes.hyper, state, policy, trajectory, *own)
+    with whole_payoffs(trajectory if noise == "bernoulli" else None):
+        state, info = learner.update(lanes.problem, lanes.hyper, state, policy, trajectory, *own)
     return state, Episode(policy=policy, trajectory=trajectory, gaps=gaps, info=info)
 
 
@@ -193,6 +195,7 @@ def advance(learner: Learner, noise: str, lanes: LaneInputs, state: LoopState, f
 
     On an accelerator in loops of `STRETCH` episodes, and what is left over one by one; a call of none compiles both.
     """
+    noise = summed(noise, last)
     if not for_accelerator():
         return program()(learner, noise, lanes, state, first, last)[0]
     middle = last - (last - first) % STRETCH

@@ -19,6 +19,8 @@ from cpdpo_jax.kernels.target import unrolls_states
 
 MAX_PAIRS_OF_ONE_KERNEL = 512  # pairs times next states of all layers, for a walk that is written out
 
+LONG = "bernoulli, of more than 2^24 episodes"  # a noise of programs, not of CMDPs: see `summed`
+
 
 class Model(NamedTuple):
     """The environment's side of a CMDP. No learner is handed it. Trailing axis: lanes, or 1 for all of them."""
@@ -152,9 +154,14 @@ def selected(conditions: list[jax.Array], entries: jax.Array) -> jax.Array:
     return chosen
 
 
+def summed(noise: str, episodes: int) -> str:
+    """The noise of a program that runs up to so many episodes: float32 counts ones to 2^24, then it needs more care."""
+    return LONG if noise == "bernoulli" and episodes > 2**24 else noise
+
+
 def sample(mean: jax.Array, uniform: jax.Array, concentration: jax.Array, noise: str) -> jax.Array:
     """A sample in [0, 1] with the given mean from one uniform each; all [1+M,L,B]."""
-    if noise == "bernoulli":
+    if noise in ("bernoulli", LONG):
         return (uniform < mean).astype(mean.dtype)
     if noise == "deterministic":
         return jnp.broadcast_to(mean, uniform.shape)

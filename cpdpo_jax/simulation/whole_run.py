@@ -21,6 +21,7 @@ from cpdpo_jax.learners.base import Learner
 from cpdpo_jax.simulation import compiled_loop
 from cpdpo_jax.simulation.compiled_loop import LaneInputs, LoopState
 from cpdpo_jax.simulation.lanes import LANE_MULTIPLE, lanes_that_fit, whole_rounds
+from cpdpo_jax.simulation.rollout import summed
 
 
 class Points(NamedTuple):
@@ -57,7 +58,7 @@ def whole_run(learner: Learner, noise: str, checkpoints: tuple[int, ...], lanes:
     total = blocks * width
 
     def block(lanes: LaneInputs) -> LaneCurves:
-        return _block(learner, noise, checkpoints, lanes)
+        return _block(learner, summed(noise, checkpoints[-1]), checkpoints, lanes)
 
     lanes = jax.tree.map(lambda leaf: _padded(leaf, total) if leaf.shape[-1] == count else leaf, lanes)
     if blocks == 1:
