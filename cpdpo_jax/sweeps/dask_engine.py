@@ -7,6 +7,7 @@ import threading
 import time
 import uuid
 import warnings
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ from cpdpo_jax.sweeps.store import Store
 GIVE_UP = 3  # times that dask gives up on a task (four workers lost each) without any progress in between
 STOP_SECONDS = 60.0  # for the workers to come to a snapshot
 LOOK_SECONDS = 5.0  # between two looks at whether workers are missing
+QUICK = 5.0  # seconds of a task, below which a thread should have its next one at hand
 SEEN_SECONDS = 60.0  # until a file that another machine has written must be seen here
 
 
@@ -63,6 +65,10 @@ class _Session:
         self.name = uuid.uuid4().hex[:12]
         self.packs: dict[str, Pack] = {}  # by the task's key
         self.futures: dict[str, Any] = {}  # of tasks that are not done
+        self.begun: dict[str, float] = {}  # when they were handed over
+        self.waiting: deque[Pack] = deque()  # not handed over yet
+        self.own: list[list[Any]] = []  # code of the user's own, for the workers
+        self.quick = False  # the last task took less than `QUICK` seconds
         self.texts: dict[str, str] = {}
         self.lost: dict[str, Lost] = {}
         self.numbers = itertools.count()
@@ -80,12 +86,21 @@ class _Session:
         self.client.subscribe_topic(topic, self._told)
         try:
             with self.bar:
-                for pack in packs:
-                    self._submit(pack, self._task(pack, own).text(), Lost(0, 0))
+                self.own, self.waiting = own, deque(packs)
                 return self._wait()
         finally:
             self.client.unsubscribe_topic(topic)
             self.client.cancel(list(self.futures.values()))
+
+    def _feed(self) -> None:
+        """Hand over as many tasks as workers have threads, quick ones twice: dask binds a task to a worker at once.
+
+        (Handed over all together, four blocks of minutes came to lie three and one on two workers.)
+        """
+        threads = max(1, sum(self.client.nthreads().values())) if self.waiting else 0
+        while self.waiting and len(self.futures) < threads * (2 if self.quick else 1):
+            pack = self.waiting.popleft()
+            self._submit(pack, self._task(pack, self.own).text(), Lost(0, 0))
 
     def _task(self, pack: Pack, own: list[list[Any]]) -> Task:
         return Task(
@@ -104,11 +119,13 @@ class _Session:
         key, more = next(iter(pack.blocks)), len(pack.blocks) - 1
         name = f"{key}{f'+{more}' if more else ''}-{self.name}-{next(self.numbers)}"
         self.packs[name], self.texts[name], self.lost[name] = pack, text, lost
+        self.begun[name] = time.monotonic()
         self.futures[name] = self.client.submit(run_blocks, text, key=name, pure=False)
 
     def _wait(self) -> bool:
         """Until all is done; Ctrl-C and errors stop what runs at a snapshot."""
         try:
+            self._feed()
             self._collect()
         except KeyboardInterrupt:
             self._stop()
@@ -125,11 +142,15 @@ class _Session:
             ended = [name for name, future in self.futures.items() if future.done()]
             for name in ended:
                 self._ended(name, self.futures[name])
+                self.quick = time.monotonic() - self.begun[name] < QUICK
             if not ended:
                 time.sleep(0.05)
+            elif not self.stopping:
+                self._feed()
             if time.monotonic() - looked > LOOK_SECONDS and not self.stopping:
                 looked = time.monotonic()
                 self.engine.cluster.refill()
+                self._feed()  # there may be more workers now
                 self._describe()
 
     def _ended(self, name: str, future: Any) -> None:
@@ -202,6 +223,7 @@ class _Session:
     def _stop(self) -> None:
         """Ask the workers to stop at a snapshot, wait for them, and take back what they have not begun."""
         self.stopping = True
+        self.waiting.clear()
         self.client.run(stop_session, self.name, on_error="ignore")
         running = {name for names in self.client.processing().values() for name in names}
         for name in [name for name in self.futures if name not in running]:

@@ -22,7 +22,7 @@ TABLE = {
     "learners": ["cpdpo"],
     "seeds": 32,
 }
-PLACES = ("threads, 1 core", "1 worker", "threads, 2 cores", "2 workers")
+PLACES = {1: ("threads, 1 core", "1 worker"), 2: ("threads, 2 cores", "2 workers")}
 
 
 def main() -> int:
@@ -30,12 +30,13 @@ def main() -> int:
     parser.add_argument("--blocks", type=int, default=8)
     parser.add_argument("--episodes", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--cores", type=int, nargs="+", choices=list(PLACES), default=list(PLACES))
     asked = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="cpdpo-scaling-"))
     environment = f"random:layers=5,states=5,actions=3,constraints=2,instances={asked.blocks}"
     table = TABLE | {"environments": [environment], "episodes": asked.episodes}
     cores = sorted(os.sched_getaffinity(0))
-    spent: dict[str, list[float]] = {place: [] for place in PLACES}
+    spent: dict[str, list[float]] = {place: [] for count in asked.cores for place in PLACES[count]}
     with (
         connected(Where("local:1"), {}, folder, print, print) as one,
         connected(Where("local:2"), {}, folder, print, print) as two,
@@ -45,7 +46,7 @@ def main() -> int:
             cp.run(table | {"episodes": 40}, out=folder / f"warm{id(client)}", on=client, progress=False)
         cp.run(table | {"episodes": 40}, out=folder / "warm", progress=False)
         for turn in range(asked.rounds):
-            for place in PLACES:
+            for place in spent:
                 out = folder / f"{place} {turn}"
                 os.sched_setaffinity(0, cores[:1] if place == "threads, 1 core" else cores)
                 started = time.perf_counter()
@@ -57,12 +58,14 @@ def main() -> int:
     for place, found in spent.items():
         rates = [60 * asked.blocks / seconds for seconds in found]
         print(f"| {place} | {', '.join(f'{rate:.2f}' for rate in rates)} | {max(rates):.2f} |")
-    for few, place, at_once in (("threads, 1 core", "1 worker", 1), ("threads, 2 cores", "2 workers", 2)):
+    for at_once in asked.cores:
+        few, place = PLACES[at_once]
         alone, there = (min(spent[name]) * at_once / asked.blocks for name in (few, place))
         print(
             f"{place}: {there - alone:+.2f} s a block beside {alone:.1f} s by {few}: {100 * (there / alone - 1):+.1f} %"
         )
-    good = all(tell(place, folder / f"{place} 0", folder / f"{PLACES[0]} 0") for place in PLACES[1:])
+    first, *others = spent
+    good = all(tell(place, folder / f"{place} 0", folder / f"{first} 0") for place in others)
     shutil.rmtree(folder)
     return 0 if good else 1
 

@@ -71,6 +71,11 @@ BEFORE: dict[str, tuple[float, ...]] = {  # presets of an earlier search, in the
     "optprimaldual": (110, 12, 0.26, 6e-8, 1.5e-4),
     "uopt_rpgpd": (0.13, 5, 0.13, 1e-8, 1.2e-6),
     "regularized_primal_dual": (60, 13, 0.54, 0.07, 5e-7, 4.5e-5),
+    "cpdpo": (10, 0.5, 0.003, 0.05, 2e-4),
+    "optpess_primaldual": (0.8, 0.12, 1e-8, 2.4e-4),
+    "triple_q": (0.6, 0.34, 0.34, 0.022, 0.06, 1.6e-8),
+    "optdual": (0.4, 6e-5, 0.02),
+    "ghosh": (30, 1e-6, 1e-2),
 }
 ABSOLUTE = {"tightening", "frame_bonus"}  # the papers' exceed H at any T that one can run: numbers in their place
 ADAPTIVE = 0.1  # the range-adaptive rate is tried with this times the factors of the fixed one: ranges are smaller

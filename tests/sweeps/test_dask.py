@@ -109,6 +109,24 @@ def test_a_learner_of_ones_own_runs_on_the_workers(client, mine, tmp_path, share
     assert contents(tmp_path / "dask") == contents(tmp_path / "threads")
 
 
+def test_a_worker_gets_a_block_when_it_has_time_for_it(client, tmp_path, monkeypatch):
+    """Not all at once: dask binds a task to a worker, and two workers had three and one of four long blocks."""
+    outstanding, submit = [], dask_engine._Session._submit
+
+    def counted(self, *given: Any) -> None:
+        submit(self, *given)
+        outstanding.append(len(self.futures))
+
+    monkeypatch.setattr(dask_engine._Session, "_submit", counted)
+    monkeypatch.setattr(dask_engine, "QUICK", 0.0)
+    cp.run(SHORT, out=tmp_path / "slow", on=client, progress=False)
+    assert len(outstanding) > 4
+    assert max(outstanding) == 2
+    monkeypatch.setattr(dask_engine, "QUICK", 60.0)
+    cp.run(SHORT, out=tmp_path / "quick", on=client, progress=False)
+    assert 2 < max(outstanding) <= 4
+
+
 def test_a_script_without_a_guard_may_start_workers(tmp_path):
     """Processes that Python spawns import the script again."""
     table = SHORT | {"environments": ["simple"], "seeds": 3}
