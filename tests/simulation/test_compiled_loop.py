@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from cpdpo_jax.kernels import cpu_acceleration
-from cpdpo_jax.learners import Info, Learner, cpdpo, fixed
-from cpdpo_jax.simulation import compiled_loop
+from cpdpo_jax.learners import Info, Learner, NoHyperparameters, base, cpd_oppo, cpdpo, fixed
+from cpdpo_jax.learners.estimates import empty, observe
+from cpdpo_jax.simulation import compiled_loop, rollout
 from tests.support import lanes_for, random_cmdp
 
 
@@ -98,3 +99,50 @@ def test_the_loop_of_cpdpo_is_compiled_as_one_function(n_lanes, monkeypatch):
     assert "xla_cpu_small_call" in compiled_loop.program().lower(learner, "bernoulli", given, state, 0, 1).as_text()
     run = compiled_loop.advance(learner, "bernoulli", given, state, 0, 3)
     assert (np.asarray(run.played.first_improper) == -1).all()
+
+
+@pytest.mark.parametrize("learner", [cpdpo.LEARNER, cpd_oppo.LEARNER], ids=lambda one: one.name)
+@pytest.mark.parametrize("states", [3, 9])
+def test_sums_of_ones_are_the_same_without_care(learner, states):
+    """A carry that is always 0 is left out: not a bit is another, and a run of more than 2^24 episodes has it."""
+    cmdp = random_cmdp(3, states, 2, 2, seed=5)
+    given = lanes_for(learner, cmdp, episodes=1000, preset="tuned", rho=0.5, dtype=np.float32, n_lanes=32)
+    plain = compiled_loop.advance(learner, "bernoulli", given, compiled_loop.begin(learner, given), 0, 200)
+    careful = compiled_loop.advance(learner, rollout.LONG, given, compiled_loop.begin(learner, given), 0, 200)
+    chex.assert_trees_all_equal(plain, careful)
+    assert (np.asarray(plain.learner.estimates.payoff_carry) == 0).all()
+    assert rollout.summed("bernoulli", 2**24) == "bernoulli"
+    assert rollout.summed("bernoulli", 2**24 + 1) == rollout.LONG
+    assert rollout.summed("beta", 2**30) == "beta"
+
+
+def test_after_2_to_the_24_ones_the_next_is_not_lost():
+    """float32 knows no 2^24 + 1: what the sum loses is in its carry."""
+    given = lanes()
+    state = compiled_loop.begin(cpdpo.LEARNER, given)
+    full = jnp.full_like(state.learner.estimates.payoff_sum, 2**24)
+    estimates = state.learner.estimates._replace(payoff_sum=full)
+    state = state._replace(learner=state.learner._replace(estimates=estimates))
+    after = compiled_loop.advance(cpdpo.LEARNER, "bernoulli", given, state, 2**24, 2**24 + 40).learner.estimates
+    got = np.asarray(after.payoff_sum, np.float64) - 2**24 - np.asarray(after.payoff_carry, np.float64)
+    assert got.sum() > 1000
+    assert (got == np.round(got)).all()
+
+
+def test_payoffs_that_a_learner_has_made_itself_are_added_with_care():
+    """Tenths are no ones, whatever the CMDP's noise is."""
+
+    def update(problem, hyper, state, policy, trajectory):
+        return observe(state, trajectory._replace(reward=0.1 * trajectory.reward)), Info(
+            0 * problem.threshold, 0 * trajectory.state[0]
+        )
+
+    learner = Learner("tenths", lambda *_: NoHyperparameters(), lambda problem, _: empty(problem), uniform_play, update)
+    cmdp = random_cmdp(3, 3, 2, 2, seed=5)
+    given = lanes_for(learner, cmdp, episodes=1000, preset="tuned", rho=0.5, dtype=np.float32, n_lanes=32)
+    run = compiled_loop.advance(learner, "bernoulli", given, compiled_loop.begin(learner, given), 0, 300)
+    assert (np.asarray(run.learner.payoff_carry[0]) != 0).any()
+
+
+def uniform_play(problem, hyper, state):
+    return base.uniform_policy(problem.action_mask, problem.threshold.dtype)
