@@ -73,10 +73,10 @@ def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
     if preset == "theory":
         return theory
     return theory._replace(
-        dual_rate=0.8 * theory.dual_rate,
-        tightening=0.12 * one,
-        transition_confidence=1e-8 * one,
-        payoff_confidence=2.4e-4 * one,
+        dual_rate=0.13 * theory.dual_rate,
+        tightening=4.3 * one,
+        transition_confidence=1.3e-5 * one,
+        payoff_confidence=0.12 * one,
     )
 
 
