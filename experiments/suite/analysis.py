@@ -133,9 +133,9 @@ def _figure(values: Values) -> Figure:
             points = [(row, of[label][k]) for row, of in enumerate(values.values()) if label in of]
             x = [max(float(one.mean()), FLOOR) for _, one in points]
             y = [row + 0.6 * (i / max(len(labels) - 1, 1) - 0.5) for row, _ in points]
-            axis.plot(
-                x, y, linestyle="none", color=common.PALETTE[i], marker=common.MARKS[i], label=label, markersize=3.5
-            )
+            again, j = divmod(i, len(common.PALETTE))  # a colour's second learner has a hollow mark
+            style = {"color": common.PALETTE[j], "marker": common.MARKS[j], "fillstyle": "none" if again else "full"}
+            axis.plot(x, y, linestyle="none", label=label, markersize=3.5, **style)
         axis.set(xscale="log", xlabel=f"{title} per episode ({'reward' if k == 0 else 'cost'})")
         axis.set_yticks(range(len(values)), list(values))
         axis.set_yticks(np.arange(len(values) - 1) + 0.5, minor=True)
