@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -71,12 +72,13 @@ def visited_pairs(state: jax.Array, action: jax.Array, n_states: int, n_actions:
 def observe(estimates: Estimates, trajectory: Trajectory) -> Estimates:
     """Count one episode."""
     payoff = jnp.concatenate([trajectory.reward[None], trajectory.cost])  # [1+M,L,*B]
-    pure = _observe_whole if _is_whole(trajectory) else _observe
+    pure = _PURE[_is_whole(trajectory)]
     call = replaced_by("observe", pure, estimates.visits.shape[1], payoff.shape[2:], payoff.dtype)
     return Estimates(*call(trajectory.state, trajectory.action, payoff, *estimates))
 
 
 def _observe(
+    whole: bool,
     state: jax.Array,
     action: jax.Array,
     payoff: jax.Array,
@@ -85,27 +87,6 @@ def _observe(
     payoff_sum: jax.Array,
     payoff_carry: jax.Array,
 ) -> tuple[jax.Array, ...]:
-    visits, transitions, sampled = _counted(state, action, payoff, visits, transitions)
-    return visits, transitions, *compensated_add(payoff_sum, payoff_carry, sampled)
-
-
-def _observe_whole(
-    state: jax.Array,
-    action: jax.Array,
-    payoff: jax.Array,
-    visits: jax.Array,
-    transitions: jax.Array,
-    payoff_sum: jax.Array,
-    payoff_carry: jax.Array,
-) -> tuple[jax.Array, ...]:
-    visits, transitions, sampled = _counted(state, action, payoff, visits, transitions)
-    return visits, transitions, payoff_sum + sampled, payoff_carry
-
-
-def _counted(
-    state: jax.Array, action: jax.Array, payoff: jax.Array, visits: jax.Array, transitions: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """New counts, and the payoffs at the pairs they are of: [1+M,L,S,A,*B]."""
     n_states, n_actions = visits.shape[1:3]
     visited = visited_pairs(state, action, n_states, n_actions)
     states = jnp.arange(n_states, dtype=jnp.int32).reshape(1, -1, *(1,) * (state.ndim - 1))
@@ -114,7 +95,11 @@ def _counted(
     sampled = jnp.where(visited, payoff[:, :, None, None], 0)
     if for_accelerator() and n_states > MAX_UNROLLED_STATES:  # sums and what they lost are one kernel then: no copy
         sampled = together(sampled)
-    return visits + visited.astype(jnp.int32), transitions + moved.astype(jnp.int32), sampled
+    sums = (payoff_sum + sampled, payoff_carry) if whole else compensated_add(payoff_sum, payoff_carry, sampled)
+    return visits + visited.astype(jnp.int32), transitions + moved.astype(jnp.int32), *sums
+
+
+_PURE = {whole: partial(_observe, whole) for whole in (False, True)}  # made once: `replaced_by` remembers them
 
 
 def visited_rows(estimates: Estimates, trajectory: Trajectory) -> jax.Array:

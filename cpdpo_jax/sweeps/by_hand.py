@@ -1,19 +1,20 @@
 """Learners and environments registered by hand, in a script or a notebook: known by a hash of their code.
 
 It is the text of the files that their functions are written in (in a notebook: of the functions), and the values that
-the functions have taken along from where they were made. What has no text has a hash of its own in every process: then
-nothing that is stored is taken for it. Not seen: a change, elsewhere, of a module that such a file imports.
+the functions have taken along from where they were made, or read from where they stand. What has no text has a hash of
+its own in every process: then nothing that is stored is taken for it. Not seen: a change, elsewhere, of a module that
+such a file imports.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import hashlib
 import inspect
 import os
 from collections.abc import Iterator
-from typing import Any
+from types import CodeType
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,40 +37,61 @@ def code_of(learner: str, environment: str, imported: set[str]) -> list[str]:
 
 
 def _digest(content: Any) -> str:
-    texts = sorted(set(_texts(content, set())))
-    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
+    return hashlib.sha256("\0".join(_texts(content, set())).encode()).hexdigest()[:16]
 
 
 def _texts(content: Any, seen: set[int]) -> Iterator[str]:
-    """What something consists of, as texts."""
-    if id(content) in seen:
-        return
-    seen.add(id(content))
-    if dataclasses.is_dataclass(content) and not isinstance(content, type):
-        for field in dataclasses.fields(content):
-            yield from _texts(getattr(content, field.name), seen)
-    elif isinstance(content, functools.partial):
-        for part in (content.func, content.args, content.keywords):
-            yield from _texts(part, seen)
-    elif inspect.isfunction(content):
-        yield content.__qualname__ + _source(content)
-        for part in (content.__defaults__, content.__kwdefaults__, *map(_content, content.__closure__ or ())):
-            yield from _texts(part, seen)
-    elif isinstance(content, dict | list | tuple):
-        for part in content.items() if isinstance(content, dict) else content:
-            yield from _texts(part, seen)
-    elif hasattr(content, "__array__"):
-        yield hashlib.sha256(np.asarray(content).tobytes()).hexdigest()
-    elif isinstance(content, str | bytes | int | float | complex | bool | type(None)):
+    """What something consists of, as texts, in an order of its own."""
+    if isinstance(content, str | bytes | int | float | complex | type(None)):
         yield repr(content)
-    else:  # a class, or an object of one
-        yield _source(content if isinstance(content, type) else type(content))
+    elif id(content) not in seen and not inspect.ismodule(content):
+        seen.add(id(content))
+        for part in _parts(content):
+            yield from [part.text] if isinstance(part, _Text) else _texts(part, seen)
+
+
+class _Text(NamedTuple):
+    text: str
+
+
+def _parts(content: Any) -> Iterator[Any]:
+    """What a thing holds; the text of a function or class as `_Text`."""
+    if hasattr(content, "__wrapped__"):  # by `jax.jit`, say
+        yield content.__wrapped__
+    elif isinstance(content, functools.partial):
+        yield from (content.func, content.args, content.keywords)
+    elif inspect.isfunction(content):
+        yield _Text(content.__qualname__ + _source(content))
+        if not _is_known(content):
+            yield from (content.__defaults__, content.__kwdefaults__, *map(_content, content.__closure__ or ()))
+            yield from (content.__globals__[name] for name in _names(content.__code__) if name in content.__globals__)
+    elif isinstance(content, dict | list | tuple):
+        yield from (part for item in content.items() for part in item) if isinstance(content, dict) else content
+    elif hasattr(content, "__array__"):
+        array = np.asarray(content)
+        yield _Text(f"{array.dtype} {array.shape} {hashlib.sha256(array.tobytes()).hexdigest()}")
+    elif isinstance(content, type):
+        yield _Text(_source(content))
+    else:
+        yield _Text(_source(type(content)))
+        yield vars(content) if hasattr(content, "__dict__") else None
+
+
+def _names(code: CodeType) -> list[str]:
+    """The global names that a function, or one inside of it, reads."""
+    inner = [name for one in code.co_consts if isinstance(one, CodeType) for name in _names(one)]
+    return sorted({*code.co_names, *inner})
+
+
+def _is_known(content: Any) -> bool:
+    """Ours or jax's: their versions are checked elsewhere."""
+    return getattr(content, "__module__", "").partition(".")[0] in ("cpdpo_jax", "jax", "jaxlib", "numpy", "builtins")
 
 
 def _source(content: Any) -> str:
     """The text of the file that something is written in, or its own where a file is made of cells."""
-    if getattr(content, "__module__", "").partition(".")[0] in ("cpdpo_jax", "jax", "builtins"):
-        return f"{content.__module__}.{content.__qualname__}"  # their versions are checked elsewhere
+    if _is_known(content):
+        return f"{content.__module__}.{content.__qualname__}"
     try:
         path = inspect.getsourcefile(content)
         if path is not None and os.path.isfile(path) and "ipykernel" not in path:

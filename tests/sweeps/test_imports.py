@@ -7,6 +7,7 @@ import json
 from importlib import metadata
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from cpdpo_jax import cli
 from cpdpo_jax.common import plugins
 from cpdpo_jax.envs import registry
 from cpdpo_jax.learners import base
-from cpdpo_jax.sweeps import imports
+from cpdpo_jax.sweeps import by_hand, imports
 from cpdpo_jax.sweeps.run import asked
 from cpdpo_jax.sweeps.specification import expand
 from cpdpo_jax.sweeps.store import Store
@@ -134,6 +135,28 @@ def test_by_hand_another_of_the_same_name_is_not_taken_for_the_first(tmp_path):
     assert not own & other
     np.testing.assert_array_equal(first, again)
     assert own == same
+
+
+CELL = """
+def helper(x):
+    return RATE * x
+
+def policy(problem, hyper, state):
+    return helper(problem)
+"""
+
+
+def test_a_value_that_a_cell_reads_from_another_is_part_of_its_code():
+    """As in a notebook, where the text of a function does not say what RATE is; the same in every turn."""
+
+    def digest(rate: float, wrap=lambda function: function) -> str:
+        cell: dict = {"RATE": rate, "__name__": "cell"}
+        exec(compile(CELL, "<cell>", "exec"), cell)
+        return by_hand._digest(dataclasses.replace(cp.learners.get("uniform"), policy=wrap(cell["policy"])))
+
+    assert digest(1.0) == digest(1.0)
+    assert digest(1.0) != digest(9.0)
+    assert digest(1.0, jax.jit) != digest(9.0, jax.jit)
 
 
 def test_an_environment_by_hand_is_not_taken_for_another(tmp_path):
