@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES, rolling_reduce, unrolled_reduce, unrolled_sum
+from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES, larger, rolling_reduce, smaller, unrolled_reduce, unrolled_sum
 from cpdpo_jax.kernels.shapes import batch_shape
 from cpdpo_jax.kernels.target import unrolls_states
 
@@ -70,7 +70,7 @@ def extreme(
     Functions, not arrays with the next state first: a transposition would cost more than the sums.
     """
     n_states = f.shape[0]
-    farther, best_of, sign = (jnp.maximum, jnp.minimum, 1) if maximize else (jnp.minimum, jnp.maximum, -1)
+    farther, best_of, sign = (larger, smaller, 1) if maximize else (smaller, larger, -1)
     target, room = [f[j] for j in range(n_states)], [spread(j) for j in range(n_states)]  # once: tracing takes time
     placed = unrolled_sum(n_states, lambda j: lower(j) * target[j])
     if n_states <= MAX_UNROLLED_STATES:

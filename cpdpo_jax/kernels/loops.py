@@ -36,6 +36,20 @@ def unrolled_reduce(length: int, term: Callable[[int], Any], combine: Callable[[
     return total
 
 
+def larger(x: Any, y: Any) -> jax.Array:
+    """max(x, y); y where one of them is no number.
+
+    One instruction. `jnp.maximum` is five on a CPU, four of them for the number that x might not be: here a sum beside
+    it, or y, hands that on.
+    """
+    return jnp.where(x > y, x, y)
+
+
+def smaller(x: Any, y: Any) -> jax.Array:
+    """min(x, y); y where one of them is no number. See `larger`."""
+    return jnp.where(x < y, x, y)
+
+
 def rolling_reduce(array: jax.Array, term: Callable[[jax.Array], jax.Array], combine: Callable) -> jax.Array:
     """`unrolled_reduce` of term(array[i]) over the first axis, but as a compiled loop.
 

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 
 from cpdpo_jax.kernels import accelerator
 from cpdpo_jax.kernels.cpu.choice import compiled_kernel, over_lanes
+from cpdpo_jax.kernels.cpu.in_place import stored
 from cpdpo_jax.kernels.extreme import Box, extreme, make_box
 from cpdpo_jax.kernels.loops import (
     MAX_UNROLLED_STATES,
@@ -115,13 +116,17 @@ def _reach_narrow(policy: jax.Array, box: Box, batch: tuple[int, ...], maximize:
     reached = None  # [S of layer k, targets, *B], the targets of the nearest layer first
     for k in reversed(range(n_layers - 1)):
         sources = slice(0, 1 if k == 0 else n_states)
-        pi, rows = policy[k, sources], Box(*(part[k, sources] for part in box))
-        nearest = _one_hot_step(pi, rows, maximize)
+        pi = policy[k, sources]
+        rows = [Box(*(part[k, sources, a] for part in box)) for a in range(n_actions)]
+        nearest = _one_hot_step(pi, rows.__getitem__, maximize)
         if reached is None:
             reached = nearest
         else:
-            by_action = [_step_by_action(*(part[:, a] for part in rows), reached, maximize) for a in range(n_actions)]
-            reached = jnp.concatenate([nearest, _average(pi, by_action.__getitem__)], axis=1)
+            by_action = []
+            for a, row in enumerate(rows):  # slices of the whole box: those of a layer's would be copied for them
+                lower, spread = ([part[k, sources, a, j] for j in range(n_states)] for part in box[:2])
+                by_action.append(_step_by_action(lower, spread, row.slack, row.excess, reached, maximize))
+            reached = stored(jnp.concatenate([nearest, _average(pi, by_action.__getitem__)], axis=1))
     if reached is None:
         return bound
     return jnp.concatenate([bound, reached[0].reshape(n_layers - 1, n_states, *batch)])
@@ -151,7 +156,8 @@ def _reach_wide(policy: jax.Array, box: Box, batch: tuple[int, ...], maximize: b
             maximize,
         )
         moved = _average(pi, lambda a: best[:, a])
-        nearest = jnp.broadcast_to(_one_hot_step(pi, rows, maximize), (n_states, n_states, *batch))
+        nearest = _one_hot_step(pi, lambda a: Box(*(part[:, a] for part in rows)), maximize)
+        nearest = jnp.broadcast_to(nearest, (n_states, n_states, *batch))
         return jax.lax.dynamic_update_slice_in_dim(moved, nearest, k * n_states, axis=1)
 
     reached = scan_layers_backwards(n_layers - 1, n_states, step, reached, unroll=False)
@@ -159,25 +165,26 @@ def _reach_wide(policy: jax.Array, box: Box, batch: tuple[int, ...], maximize: b
     return jnp.concatenate([bound, reached[0].reshape(n_layers - 1, n_states, *batch)])
 
 
-def _one_hot_step(pi: jax.Array, rows: Box, maximize: bool) -> jax.Array:
+def _one_hot_step(pi: jax.Array, rows: Callable[[int], Box], maximize: bool) -> jax.Array:
     """sum_a pi(a|y) times the extreme probability of every single next state: [S,A,*B] -> [S, S targets, *B]."""
 
     def of_action(a: int) -> jax.Array:
-        lower, spread = rows.lower[:, a], rows.spread[:, a]
+        row = rows(a)
         if maximize:
-            return lower + jnp.minimum(spread, rows.slack[:, a, None])
-        return lower + jnp.maximum(rows.excess[:, a, None] + spread, 0)
+            return row.lower + jnp.minimum(row.spread, row.slack[:, None])
+        return row.lower + jnp.maximum(row.excess[:, None] + row.spread, 0)
 
     return _average(pi, of_action)
 
 
 @partial(jax.jit, static_argnames="maximize")  # traced once for all actions
 def _step_by_action(
-    lower: jax.Array, spread: jax.Array, slack: jax.Array, excess: jax.Array, f: jax.Array, maximize: bool
+    lower: list[jax.Array], spread: list[jax.Array], slack: jax.Array, excess: jax.Array, f: jax.Array, maximize: bool
 ) -> jax.Array:
-    """extreme p.f under one action: lower and spread [S,S,*B], slack and excess [S,*B] -> [S, targets, *B]."""
-    lower, spread = lower[:, :, None], spread[:, :, None]
-    return extreme(lambda j: lower[:, j], lambda j: spread[:, j], slack[:, None], excess[:, None], f[:, None], maximize)
+    """extreme p.f under one action: S lower and spread [S,*B], slack and excess [S,*B] -> [S, targets, *B]."""
+    return extreme(
+        lambda j: lower[j][:, None], lambda j: spread[j][:, None], slack[:, None], excess[:, None], f[:, None], maximize
+    )
 
 
 def _average(pi: jax.Array, of_action: Callable[[int], jax.Array]) -> jax.Array:

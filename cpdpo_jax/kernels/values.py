@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from cpdpo_jax.kernels import accelerator
 from cpdpo_jax.kernels.cpu.choice import replaced_by
+from cpdpo_jax.kernels.cpu.in_place import stored
 from cpdpo_jax.kernels.loops import layer, scan_layers_backwards, unrolled_sum, with_layer
 from cpdpo_jax.kernels.shapes import batch_shape
 from cpdpo_jax.kernels.target import unrolls_states
@@ -33,7 +34,7 @@ def policy_value(transition: jax.Array, policy: jax.Array, payoff: jax.Array) ->
 
     def step(k: jax.Array, values: jax.Array) -> jax.Array:
         q = _one_step(layer(transition, k), layer(payoff, k, axis=1), layer(values, k + 1))
-        return with_layer(values, k, _average(layer(policy, k), q))
+        return with_layer(values, k, stored(_average(layer(policy, k), q)))
 
     values = with_layer(values, n_layers - 1, _average(policy[-1], payoff[:, -1]))
     values = scan_layers_backwards(n_layers - 1, n_states, step, values)

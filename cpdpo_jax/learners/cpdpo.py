@@ -22,7 +22,7 @@ from cpdpo_jax.kernels import at_pairs, dual_max, for_accelerator, hoeffding_wid
 from cpdpo_jax.kernels.accelerator import together
 from cpdpo_jax.learners import base, cpdpo_analysis, podb
 from cpdpo_jax.learners.base import Info, Learner, Problem
-from cpdpo_jax.learners.estimates import Estimates, empty, observe
+from cpdpo_jax.learners.estimates import Estimates, empty, observe, observe_late, without
 
 
 class Hyperparameters(NamedTuple):
@@ -115,11 +115,12 @@ def update_with(
     """`update` with line 7 to choose: `dual` maps values and thresholds [M,B] and the cap [B] to multipliers [M,B]."""
     n_layers = policy.shape[0]
 
-    # Line 6: build the estimators, episode t included
-    estimates = observe(state.estimates, trajectory)
-    known = estimates_of(hyper, state.estimates, estimates)
     if for_accelerator():
-        return _update_in_few_kernels(dual, problem, hyper, state, policy, trajectory, estimates, known)
+        return _update_in_few_kernels(dual, problem, hyper, state, policy, trajectory)
+
+    # Line 6: build the estimators, episode t included
+    late = hyper.past_counts > 0  # lanes that count it once multipliers and loss are made
+    known = observe(state.estimates, without(trajectory, late))
     visits = jnp.maximum(known.visits, 1).astype(policy.dtype)
     per_visit = 1 / visits
     transition = (
@@ -141,6 +142,7 @@ def update_with(
     loss = lagrangian_loss(reward_upper, visited_cost, multipliers, problem.threshold, hyper.dual_cap, n_layers)
 
     # Line 9: PO-DB's update, which wants losses in [0, 1]. Deviation: loss-scale
+    estimates, loss = observe_late(known, trajectory, late, loss)
     primal = podb.step(problem, hyper, state.primal, estimates, policy, trajectory, loss / hyper.loss_scale)
     return State(estimates, primal), Info(multipliers, primal.epochs)
 
@@ -152,14 +154,14 @@ def _update_in_few_kernels(
     state: State,
     policy: jax.Array,
     trajectory: Trajectory,
-    estimates: Estimates,
-    known: Estimates,
 ) -> tuple[State, Info]:
     """`update_with` for an accelerator: all that is made of an array's old entries leaves one kernel with its new ones.
 
     (The old ones would be copied for a later reader.) So r_hat + phi and g_hat - xi are made of all pairs, together.
     """
     # Line 6, the counts first: visits, and PO-DB's of the epoch with them
+    estimates = observe(state.estimates, trajectory)
+    known = estimates_of(hyper, state.estimates, estimates)
     fresh = podb.begins_epoch(state.primal, state.estimates.visits, trajectory)
     at_epoch = jnp.where(fresh, estimates.visits, state.primal.visits_at_epoch)
     now, seen, at_epoch = together((estimates.visits, known.visits, at_epoch))

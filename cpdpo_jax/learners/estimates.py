@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from cpdpo_jax.common.types import Trajectory
 from cpdpo_jax.kernels import at_pairs, compensated_add, for_accelerator, replaced_by
 from cpdpo_jax.kernels.accelerator import together
+from cpdpo_jax.kernels.cpu.in_place import changed, changed_if
 from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES
 from cpdpo_jax.learners.base import Problem
 
@@ -70,11 +71,31 @@ def visited_pairs(state: jax.Array, action: jax.Array, n_states: int, n_actions:
 
 
 def observe(estimates: Estimates, trajectory: Trajectory) -> Estimates:
-    """Count one episode."""
+    """Count one episode; a lane whose states are -1 counts nothing."""
     payoff = jnp.concatenate([trajectory.reward[None], trajectory.cost])  # [1+M,L,*B]
     pure = _PURE[_is_whole(trajectory)]
     call = replaced_by("observe", pure, estimates.visits.shape[1], payoff.shape[2:], payoff.dtype)
-    return Estimates(*call(trajectory.state, trajectory.action, payoff, *estimates))
+    seen = trajectory.state, trajectory.action, payoff
+    if call is not pure:
+        return Estimates(*call(*seen, *estimates))
+    return changed(lambda counts, seen: Estimates(*pure(*seen, *counts)), estimates, seen)
+
+
+def without(trajectory: Trajectory, lanes: jax.Array) -> Trajectory:
+    """The trajectory as `observe` counts it for all but `lanes` [*B] bool."""
+    return trajectory._replace(state=jnp.where(lanes, -1, trajectory.state))
+
+
+def observe_late(estimates: Estimates, trajectory: Trajectory, lanes: jax.Array, made: Any) -> tuple[Estimates, Any]:
+    """Count the episode for `lanes` that were left out, and `made`, arrays made of the estimates so far."""
+    return changed_if(lanes.any(), _observe_late, estimates, (trajectory, lanes), made)
+
+
+def _observe_late(estimates: Estimates, reads: tuple[Trajectory, jax.Array]) -> Estimates:
+    trajectory, lanes = reads
+    payoff = jnp.concatenate([trajectory.reward[None], trajectory.cost])
+    after = Estimates(*_observe(False, trajectory.state, trajectory.action, payoff, *estimates))
+    return jax.tree.map(lambda new, old: jnp.where(lanes, new, old), after, estimates)
 
 
 def _observe(

@@ -26,6 +26,7 @@ from cpdpo_jax.kernels import (
     unrolled_reduce,
 )
 from cpdpo_jax.kernels.accelerator import together
+from cpdpo_jax.kernels.cpu.in_place import changed_if
 from cpdpo_jax.learners import base
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.estimates import Estimates, empty, observe, visited_pairs
@@ -167,20 +168,25 @@ def _next_epoch(
         fresh = _doubled(primal, at_pairs(trajectory.state, trajectory.action, estimates.visits), trajectory)
     else:
         fresh = epoch.fresh
-
-    def renew(primal: Primal) -> Primal:
-        log_term = hyper.transition_confidence * log_pairs(problem)
-        real = problem.action_mask.any(axis=2)
-        box = make_box(*confidence_set(estimates.visits[:-1], estimates.transitions, real[1:], log_term))
-        return primal._replace(
-            box=jax.tree.map(lambda new, old: jnp.where(fresh, new, old), box, primal.box),
-            visits_at_epoch=epoch.visits if epoch else jnp.where(fresh, estimates.visits, primal.visits_at_epoch),
-            epochs=primal.epochs + fresh.astype(jnp.int32),
-        )
-
+    counts = estimates.visits, estimates.transitions
+    reads = problem, hyper.transition_confidence, counts, fresh, epoch.visits if epoch else None
     if for_accelerator():  # its host would wait for the question, and copy the set for the answer
-        return renew(primal)
-    return jax.lax.cond(fresh.any(), renew, lambda primal: primal, primal)
+        return _renewed(primal, reads)
+    rest = primal._replace(log_weights=None)  # which was made of the old set
+    rest, log_weights = changed_if(fresh.any(), _renewed, rest, reads, primal.log_weights)
+    return rest._replace(log_weights=log_weights)
+
+
+def _renewed(primal: Primal, reads: Any) -> Primal:
+    """The set of a new epoch where there is one."""
+    problem, confidence, (visits, transitions), fresh, at_epoch = reads
+    real = problem.action_mask.any(axis=2)
+    box = make_box(*confidence_set(visits[:-1], transitions, real[1:], confidence * log_pairs(problem)))
+    return primal._replace(
+        box=jax.tree.map(lambda new, old: jnp.where(fresh, new, old), box, primal.box),
+        visits_at_epoch=jnp.where(fresh, visits, primal.visits_at_epoch) if at_epoch is None else at_epoch,
+        epochs=primal.epochs + fresh.astype(jnp.int32),
+    )
 
 
 def policy(problem: Problem, hyper: Any, state: Any) -> jax.Array:

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 
 from cpdpo_jax.common.types import Array, Trajectory
 from cpdpo_jax.kernels.cpu.few_functions import in_few_functions
+from cpdpo_jax.kernels.cpu.in_place import stored
 from cpdpo_jax.kernels.cpu.single_function import single_cpu_function
 from cpdpo_jax.kernels.cpu.switch import cpu_acceleration_enabled
 from cpdpo_jax.kernels.loops import unrolled_reduce, unrolled_sum
@@ -86,7 +87,7 @@ def play(
     learner: Learner, noise: str, lanes: LaneInputs, state: Any, draws: jax.Array, t: jax.Array
 ) -> tuple[Any, Episode]:
     """Episode t on the given uniforms [L,3+M,B]: play, evaluate exactly, update."""
-    policy = learner.policy(lanes.problem, lanes.hyper, state)
+    policy = stored(learner.policy(lanes.problem, lanes.hyper, state))
     trajectory = rollout(lanes.model, policy, draws, noise)
     values = root_value(lanes.model.transition, policy, lanes.model.payoff)
     gaps = _gaps(values, lanes)

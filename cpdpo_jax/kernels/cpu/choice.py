@@ -36,8 +36,8 @@ def replaced_by(name: str, pure: Any, n_states: int, lanes: tuple[int, ...], dty
     return pure if kernel is None else _replaced(kernel, pure)
 
 
-@functools.cache
-def _replaced(kernel: Any, pure: Any) -> Any:
+def with_rules(kernel: Any, pure: Any) -> Any:
+    """`kernel` of arrays, a tuple of arrays; under `jax.vmap` and under differentiation `pure`, which is the same."""
     mappable = jax.custom_batching.custom_vmap(lambda *arrays: tuple(kernel(*arrays)))
 
     @mappable.def_vmap
@@ -52,6 +52,9 @@ def _replaced(kernel: Any, pure: Any) -> Any:
         return jax.jvp(pure, primals, tangents)
 
     return call
+
+
+_replaced = functools.cache(with_rules)
 
 
 @functools.cache

@@ -53,6 +53,8 @@ def observe(states, actions, payoffs, visits, transitions, total, carry):
     for k in range(n_layers):
         for b in range(n_lanes):
             x, a = states[k, b], actions[k, b]
+            if x < 0:  # a lane that counts nothing
+                continue
             visits[k, x, a, b] += 1
             if k + 1 < n_layers:
                 transitions[k, x, a, states[k + 1, b], b] += 1
