@@ -32,10 +32,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from cpdpo_jax.common.types import Array, Trajectory
-from cpdpo_jax.kernels import dual_max, for_accelerator, truncated_evaluation, unrolled_sum
+from cpdpo_jax.kernels import dual_max, for_accelerator
 from cpdpo_jax.kernels.accelerator import together
 from cpdpo_jax.learners import base, cpd_oppo_analysis, optimistic
 from cpdpo_jax.learners.base import Info, Learner, Problem
+from cpdpo_jax.learners.cpd_oppo_evaluation import evaluate
 from cpdpo_jax.learners.estimates import Estimates, empty, observe
 
 
@@ -67,15 +68,6 @@ class State(NamedTuple):
     cap: jax.Array  # [B] kappa as it is now
     phase: Phase
     episodes: jax.Array  # [B] int32, done
-
-
-class Evaluation(NamedTuple):
-    """What pi_t looks like at its most optimistic."""
-
-    payoff_width: jax.Array  # [L,S,A,B] beta
-    transition_width: jax.Array  # [L,S,A,B] w
-    action_values: jax.Array  # [1+M,L,S,A,B] Q^r, then Q^{g_i}
-    values: jax.Array  # [1+M,B] V^r(x_0), then V^{g_i}(x_0)
 
 
 def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
@@ -134,47 +126,6 @@ def policy(problem: Problem, hyper: Hyperparameters, state: State) -> jax.Array:
     """pi_t(a|x) prop. to exp(eta_t(x) sum_{s < t} Q_s(x,a)), [L,S,A,B]."""
     log_weights = rate(problem, hyper, state)[:, :, None] * state.advantage
     return base.softmax_policy(log_weights, problem.action_mask)
-
-
-def widths(problem: Problem, hyper: Hyperparameters, visits: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """beta and w, [L,S,A,B] each; w is 0 in the last layer, whose step to x_L is known."""
-    dtype, m = problem.threshold.dtype, problem.threshold.shape[0]
-    root = jnp.sqrt(1 / jnp.maximum(visits, 1).astype(dtype))  # 1 / sqrt(n), of which all widths are multiples
-    unseen = visits == 0
-    t = unrolled_sum(visits.shape[2], lambda a: visits[0, 0, a]).astype(dtype)  # every episode begins in x_0
-    horizon = jnp.where(hyper.anytime > 0, t * (t + 1), problem.episodes)
-    log_pairs = jnp.log(8 * problem.n_states * problem.n_actions / problem.delta) + jnp.log(horizon)  # [B]
-    payoffs = hyper.payoff_confidence * (log_pairs + float(np.log(m)))
-    real = problem.action_mask.any(axis=2)[1:].astype(dtype)
-    arrivals = unrolled_sum(real.shape[1], lambda y: real[:, y])  # [L-1,B] |X_{k+1}|
-    rows = 2 * hyper.transition_confidence * (arrivals * float(np.log(2)) + log_pairs)
-    scale = jnp.sqrt(jnp.concatenate([rows, payoffs[None]]))[:, None, None]
-    if for_accelerator():  # its slices would be kernels
-        scale = together(scale)
-    w = jnp.where(unseen[:-1], 2, jnp.minimum(2, scale[:-1] * root[:-1]))
-    beta = jnp.where(unseen, 1, jnp.minimum(1, scale[-1] * root))
-    return beta, jnp.concatenate([w, jnp.zeros_like(root[-1:])])
-
-
-def evaluate(problem: Problem, hyper: Hyperparameters, estimates: Estimates, policy: jax.Array) -> Evaluation:
-    """Step 1: pi_t with rewards raised and costs lowered by the widths, backwards through the empirical model."""
-    n_layers = policy.shape[0]
-    beta, w = widths(problem, hyper, estimates.visits)
-    visits = jnp.maximum(estimates.visits, 1).astype(policy.dtype)
-    mean = estimates.payoff_sum * (1 / visits)
-    to_go = jnp.arange(n_layers, 0, -1, dtype=policy.dtype).reshape(-1, *(1,) * (policy.ndim - 1))  # L - k
-    reach = (to_go - 1) * w / 2
-    if for_accelerator():  # in one kernel with the sums, whose old entries would be copied for a second one
-        is_reward = (jnp.arange(len(mean)) == 0).reshape(-1, *(1,) * policy.ndim)
-        payoffs = jnp.where(is_reward, jnp.minimum(1, mean + beta) + reach, jnp.maximum(0, mean - beta) - reach)
-        payoffs, estimates = together((payoffs, estimates))
-    else:
-        payoffs = jnp.concatenate([jnp.minimum(1, mean[:1] + beta) + reach, jnp.maximum(0, mean[1:] - beta) - reach])
-    # one ceiling for all: costs respect it by themselves, as rewards respect the floor
-    action_values, values = truncated_evaluation(
-        estimates.transitions, visits, policy, payoffs, optimistic.steps_to_go(payoffs)
-    )
-    return Evaluation(beta, w, action_values, values)
 
 
 def update(

@@ -73,8 +73,9 @@ def visited_pairs(state: jax.Array, action: jax.Array, n_states: int, n_actions:
 def observe(estimates: Estimates, trajectory: Trajectory) -> Estimates:
     """Count one episode; a lane whose states are -1 counts nothing."""
     payoff = jnp.concatenate([trajectory.reward[None], trajectory.cost])  # [1+M,L,*B]
-    pure = _PURE[_is_whole(trajectory)]
-    call = replaced_by("observe", pure, estimates.visits.shape[1], payoff.shape[2:], payoff.dtype)
+    whole = _is_whole(trajectory)
+    pure, name = _PURE[whole], "observe_whole" if whole else "observe"
+    call = replaced_by(name, pure, estimates.visits.shape[1], payoff.shape[2:], payoff.dtype)
     seen = trajectory.state, trajectory.action, payoff
     if call is not pure:
         return Estimates(*call(*seen, *estimates))

@@ -22,7 +22,7 @@ from cpdpo_jax.kernels.occupancy import occupancy_bounds_in_box
 from cpdpo_jax.kernels.sums import compensated_add
 from cpdpo_jax.kernels.values import policy_value, root_value
 from cpdpo_jax.kernels.widths import confidence_set, hoeffding_width
-from cpdpo_jax.learners import base, cpd_oppo, cpdpo, optimistic, podb
+from cpdpo_jax.learners import base, cpd_oppo, cpd_oppo_evaluation, cpdpo, optimistic, podb
 from cpdpo_jax.learners.estimates import observe, visited_pairs
 from cpdpo_jax.simulation import compiled_loop
 from cpdpo_jax.simulation.randomness import uniforms
@@ -58,13 +58,14 @@ def pieces(block: blocks.Block) -> Pieces:
 
 
 def _of_cpd_oppo(given: Any, state: cpd_oppo.State, policy: jax.Array, trajectory: Any) -> Pieces:
-    seen = cpd_oppo.evaluate(given.problem, given.hyper, state.estimates, policy)
+    seen = cpd_oppo_evaluation.evaluate(given.problem, given.hyper, state.estimates, policy)
 
     def widths(given, estimates):
-        return cpd_oppo.widths(given.problem, given.hyper, estimates.visits)
+        scale = cpd_oppo_evaluation.scales(given.problem, given.hyper, estimates.visits)
+        return cpd_oppo_evaluation.widths(estimates.visits, scale)
 
     def evaluate(given, estimates, policy):
-        return cpd_oppo.evaluate(given.problem, given.hyper, estimates, policy)
+        return cpd_oppo_evaluation.evaluate(given.problem, given.hyper, estimates, policy)
 
     return {
         "widths": (widths, (given, state.estimates)),

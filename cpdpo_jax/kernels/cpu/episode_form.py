@@ -12,7 +12,24 @@ import functools
 import numpy as np
 from numba import njit
 
-from cpdpo_jax.kernels.cpu.lanes import LANES, add, clip, load, load_counts, multiply_add, spread, store, zero
+from cpdpo_jax.kernels.cpu.lanes import (
+    LANES,
+    add,
+    clip,
+    divide,
+    fill,
+    larger,
+    load,
+    load_counts,
+    multiply,
+    multiply_add,
+    smaller,
+    spread,
+    square_root,
+    store,
+    where_zero,
+    zero,
+)
 
 _compile = functools.partial(njit, nogil=True)
 
@@ -67,6 +84,22 @@ def observe(states, actions, payoffs, visits, transitions, total, carry):
 
 
 @_compile
+def observe_whole(states, actions, payoffs, visits, transitions, total):
+    """`observe` for payoffs that are 0 or 1: their sums lose nothing to rounding."""
+    n_layers, n_lanes = states.shape
+    for k in range(n_layers):
+        for b in range(n_lanes):
+            x, a = states[k, b], actions[k, b]
+            if x < 0:
+                continue
+            visits[k, x, a, b] += 1
+            if k + 1 < n_layers:
+                transitions[k, x, a, states[k + 1, b], b] += 1
+            for i in range(payoffs.shape[0]):
+                total[i, k, x, a, b] += payoffs[i, k, b]
+
+
+@_compile
 def visited_rows(states, actions, table, rows):
     """rows[k,y] = table[k, states[k], actions[k], y], lane by lane: table [L-1,S,A,S,B], rows [L-1,S,B]."""
     n_steps, n_states, n_lanes = rows.shape
@@ -80,19 +113,44 @@ def visited_rows(states, actions, table, rows):
 def _make_evaluation(three, table_is):
     """The recursion of both value functions, for `three` payoffs at a time or two: an entry is read once for them.
 
-    `table_is` "one" model for all lanes, the lanes' "own", or "counts", which are divided by the visits and truncated.
+    `table_is` "one" model for all lanes, the lanes' "own", or "counts", which are divided by the visits and truncated;
+    "optimistic" are counts whose payoffs are made here (`per_visit` are visits then, `payoff` sums, `ceiling` scales).
     """
-    step, counts = 3 if three else 2, table_is == "counts"
+    step, optimistic = 3 if three else 2, table_is == "optimistic"
+    counts = optimistic or table_is == "counts"
 
     @_compile
-    def finished(total, i, k, pair, n_lanes, first, per_visit, policy, payoff, ceiling, action_values):
+    def widths(visits, scale, k, pair, n_layers, n_lanes, first, like):
+        """1/n of a pair, beta = min(1, scale_{L-1} / sqrt(n)) and w = min(2, scale_k / sqrt(n)); 1 and 2 if unseen."""
+        n, one, two = load_counts(visits, pair * n_lanes + first, like), fill(1.0, like), fill(2.0, like)
+        per_visit = divide(one, larger(one, n))
+        root, bound = square_root(per_visit), load(scale, (n_layers - 1) * n_lanes + first)
+        beta = where_zero(n, one, smaller(one, multiply(bound, root)))
+        if k + 1 == n_layers:
+            return per_visit, beta, zero(like)
+        w = where_zero(n, two, smaller(two, multiply(load(scale, k * n_lanes + first), root)))
+        return per_visit, beta, w
+
+    @_compile
+    def finished(
+        total, i, k, pair, n_lanes, first, known, per_visit, policy, payoff, ceiling, action_values
+    ):  # fmt: skip
         """Q of payoff i at a pair from sum_y P V."""
         n_layers, n_states, n_actions = policy.shape[:3]
         at = i * n_layers * n_states * n_actions + pair
         if not counts:
             return add(total, spread(payoff, at) if table_is == "one" else load(payoff, at * n_lanes + first))
-        q = multiply_add(load(per_visit, pair * n_lanes + first), total, load(payoff, at * n_lanes + first))
-        q = clip(q, zero(policy), spread(ceiling, i * n_layers + k))
+        if optimistic:
+            rate, beta, w = known
+            sign = 1.0 if i == 0 else -1.0  # the reward is raised, costs are lowered
+            mean = multiply_add(load(payoff, at * n_lanes + first), rate, multiply(beta, fill(sign, policy)))
+            mean = smaller(fill(1.0, policy), mean) if i == 0 else larger(zero(policy), mean)
+            value = add(mean, multiply(w, fill(0.5 * sign * (n_layers - k - 1), policy)))
+            q = clip(multiply_add(rate, total, value), zero(policy), fill(float(n_layers - k), policy))
+        else:
+            value = load(payoff, at * n_lanes + first)
+            q = multiply_add(load(per_visit, pair * n_lanes + first), total, value)
+            q = clip(q, zero(policy), spread(ceiling, i * n_layers + k))
         store(q, action_values, at * n_lanes + first)
         return q
 
@@ -124,19 +182,21 @@ def _make_evaluation(three, table_is):
                                     s = multiply_add(p, load(ahead, at + size), s)
                                     if three:
                                         t = multiply_add(p, load(ahead, at + 2 * size), t)
-                            pi = load(policy, pair * n_lanes + first)
+                            pi, known = load(policy, pair * n_lanes + first), None
+                            if optimistic:
+                                known = widths(per_visit, ceiling, k, pair, n_layers, n_lanes, first, policy)
                             q = finished(
-                                r, i, k, pair, n_lanes, first, per_visit, policy, payoff, ceiling, action_values
+                                r, i, k, pair, n_lanes, first, known, per_visit, policy, payoff, ceiling, action_values
                             )
                             average_r = multiply_add(pi, q, average_r)
                             if more:
                                 q = finished(
-                                    s, i + 1, k, pair, n_lanes, first, per_visit, policy, payoff, ceiling, action_values
+                                    s, i + 1, k, pair, n_lanes, first, known, per_visit, policy, payoff, ceiling, action_values
                                 )
                                 average_s = multiply_add(pi, q, average_s)
                             if most:
                                 q = finished(
-                                    t, i + 2, k, pair, n_lanes, first, per_visit, policy, payoff, ceiling, action_values
+                                    t, i + 2, k, pair, n_lanes, first, known, per_visit, policy, payoff, ceiling, action_values
                                 )
                                 average_t = multiply_add(pi, q, average_t)
                         store(average_r, here, one + x * LANES)
@@ -159,4 +219,11 @@ own_root_value_by_two, own_root_value_by_three = (_make_evaluation(three, "own")
 # payoff [K,L,S,A,B], ceiling [K,L] -> action_values [K,L,S,A,B], values [K,B]
 truncated_evaluation_by_two, truncated_evaluation_by_three = (
     _make_evaluation(three, "counts") for three in (False, True)
+)
+
+# The same with v = min(1, r_hat + beta) + (L-k-1) w/2, then v_i = max(0, g_hat_i - beta) - (L-k-1) w/2, and L-k for the
+# ceiling (CPD-OPPO): counts [L-1,S,A,S,B] and visits [L,S,A,B] int32, policy [L,S,A,B], sums of payoffs [K,L,S,A,B],
+# scale [L,B] (of w's rows, then of beta) -> action_values, values
+optimistic_evaluation_by_two, optimistic_evaluation_by_three = (
+    _make_evaluation(three, "optimistic") for three in (False, True)
 )

@@ -104,6 +104,18 @@ def observe(states, actions, payoffs, visits, transitions, total, carry):
     return call(states, actions, payoffs, *counted)
 
 
+def observe_whole(states, actions, payoffs, visits, transitions, total, carry):
+    """See `episode_form.observe_whole`; the carry stays as it is."""
+    counted = visits, transitions, total
+    call = jax.ffi.ffi_call(
+        _target("observe_whole", total.dtype),
+        tuple(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in counted),
+        input_output_aliases={3 + i: i for i in range(3)},
+        vmap_method="sequential",
+    )
+    return *call(states, actions, payoffs, *counted), carry
+
+
 def visited_rows(states, actions, table):
     """See `episode_form.visited_rows`: [L-1,S,B] int32."""
     n_steps, n_states, *_, n_lanes = table.shape
@@ -121,13 +133,22 @@ def root_value(transition, policy, payoff):
 
 def truncated_evaluation(counts, per_visit, policy, payoff, ceiling):
     """See `episode_form.truncated_evaluation`: action values [K,L,S,A,B], values [K,B]."""
+    return _evaluated("truncated_evaluation", counts, per_visit, policy, payoff, ceiling)
+
+
+def optimistic_evaluation(counts, visits, policy, total, scale):
+    """See `episode_form.optimistic_evaluation`: action values [K,L,S,A,B], values [K,B]."""
+    return _evaluated("optimistic_evaluation", counts, visits, policy, total, scale)
+
+
+def _evaluated(name, counts, visits, policy, payoff, last):
     results = payoff.shape, (payoff.shape[0], payoff.shape[4])
     call = jax.ffi.ffi_call(
-        _target("truncated_evaluation", policy.dtype, _by_three(payoff)),
+        _target(name, policy.dtype, _by_three(payoff)),
         tuple(jax.ShapeDtypeStruct(result, policy.dtype) for result in results),
         vmap_method="sequential",
     )
-    return call(counts, per_visit, policy, payoff, ceiling)
+    return call(counts, visits, policy, payoff, last)
 
 
 def _by_three(payoff) -> bool:
@@ -135,8 +156,6 @@ def _by_three(payoff) -> bool:
     return payoff.shape[0] % 3 == 0
 
 
-_OF_SEVERAL_FORMS = ("root_value", "truncated_evaluation")
-_CALLS = {
-    call.__name__: call
-    for call in (occupancy_bounds, dilated_bonus, walk, observe, visited_rows, root_value, truncated_evaluation)
-}
+_OF_SEVERAL_FORMS = ("root_value", "truncated_evaluation", "optimistic_evaluation")
+_EPISODE = walk, observe, observe_whole, visited_rows, root_value, truncated_evaluation, optimistic_evaluation
+_CALLS = {call.__name__: call for call in (occupancy_bounds, dilated_bonus, *_EPISODE)}

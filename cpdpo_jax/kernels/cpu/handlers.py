@@ -13,7 +13,10 @@ from numba import carray  # pyright: ignore[reportPrivateImportUsage]
 
 from cpdpo_jax.kernels.cpu import episode_form, frame, lanes, sorted_form, vector
 from cpdpo_jax.kernels.cpu.episode_form import observe as _observe
+from cpdpo_jax.kernels.cpu.episode_form import observe_whole as _observe_whole
 from cpdpo_jax.kernels.cpu.episode_form import (
+    optimistic_evaluation_by_three,
+    optimistic_evaluation_by_two,
     own_root_value_by_three,
     own_root_value_by_two,
     root_value_by_three,
@@ -131,6 +134,28 @@ def _observe_handler(kind, source):
     return handler
 
 
+def _whole_handler(kind, source):
+    def handler(address):
+        _ = source
+        frame = words(address, 15)
+        answer = answered(frame)
+        if answer >= 0:
+            return answer
+        n_layers, n_states, n_actions, n_lanes = shape(frame[14], 0)
+        pairs, n_payoffs = (n_layers, n_states, n_actions, n_lanes), shape(frame[9], 2)[0]
+        _observe_whole(
+            carray(data(frame[9], 0), (n_layers, n_lanes), np.int32),
+            carray(data(frame[9], 1), (n_layers, n_lanes), np.int32),
+            carray(data(frame[9], 2), (n_payoffs, n_layers, n_lanes), kind),
+            carray(data(frame[14], 0), pairs, np.int32),
+            carray(data(frame[14], 1), (n_layers - 1, n_states, n_actions, n_states, n_lanes), np.int32),
+            carray(data(frame[14], 2), (n_payoffs, *pairs), kind),
+        )
+        return 0
+
+    return handler
+
+
 def _rows_handler(kind, source):
     def handler(address):
         _ = source
@@ -202,12 +227,38 @@ def _evaluation_handler(kind, source, three):
     return handler
 
 
+def _optimistic_handler(kind, source, three):
+    def handler(address):
+        _ = source
+        frame = words(address, 15)
+        answer = answered(frame)
+        if answer >= 0:
+            return answer
+        n_payoffs, n_layers, n_states, n_actions, n_lanes = shape(frame[9], 3)
+        pairs = (n_layers, n_states, n_actions, n_lanes)
+        counts = carray(data(frame[9], 0), (n_layers - 1, n_states, n_actions, n_states, n_lanes), np.int32)
+        visits, policy = carray(data(frame[9], 1), pairs, np.int32), carray(data(frame[9], 2), pairs, kind)
+        total = carray(data(frame[9], 3), (n_payoffs, *pairs), kind)
+        scale = carray(data(frame[9], 4), (n_layers, n_lanes), kind)
+        action_values = carray(data(frame[14], 0), (n_payoffs, *pairs), kind)
+        values = carray(data(frame[14], 1), (n_payoffs, n_lanes), kind)
+        if three:
+            optimistic_evaluation_by_three(counts, visits, policy, total, scale, action_values, values)
+        else:
+            optimistic_evaluation_by_two(counts, visits, policy, total, scale, action_values, values)
+        return 0
+
+    return handler
+
+
 HANDLERS = {
     "occupancy_bounds": _occupancy_handler,
     "dilated_bonus": _bonus_handler,
     "walk": _walk_handler,
     "observe": _observe_handler,
+    "observe_whole": _whole_handler,
     "visited_rows": _rows_handler,
     "root_value": _root_value_handler,
     "truncated_evaluation": _evaluation_handler,
+    "optimistic_evaluation": _optimistic_handler,
 }

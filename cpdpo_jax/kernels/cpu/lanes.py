@@ -11,6 +11,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba import extending, types
+from numba.core import cgutils
 from numba.extending import models, register_model
 
 LANES = 16
@@ -109,11 +110,84 @@ def zero(typingctx: Any, array: Any) -> Any:
 
 
 @intrinsic
+def fill(typingctx: Any, number: Any, array: Any) -> Any:
+    """A number in all lanes, of the type of an array."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        element = context.cast(builder, args[0], signature.args[0], signature.args[1].dtype)
+        return _splat(builder, element)
+
+    return Lanes(array.dtype)(number, array), codegen
+
+
+@intrinsic
 def add(typingctx: Any, x: Any, y: Any) -> Any:
     """x + y."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.fadd(*args)
+
+    return x(x, y), codegen
+
+
+@intrinsic
+def multiply(typingctx: Any, x: Any, y: Any) -> Any:
+    """x y."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.fmul(*args)
+
+    return x(x, y), codegen
+
+
+@intrinsic
+def divide(typingctx: Any, x: Any, y: Any) -> Any:
+    """x / y."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.fdiv(*args)
+
+    return x(x, y), codegen
+
+
+@intrinsic
+def square_root(typingctx: Any, x: Any) -> Any:
+    """The square root of x."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = args[0].type
+        name = f"llvm.sqrt.v{LANES}{kind.element.intrinsic_name}"
+        return builder.call(cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind]), name), args)
+
+    return x(x), codegen
+
+
+@intrinsic
+def where_zero(typingctx: Any, x: Any, y: Any, z: Any) -> Any:
+    """y where x is 0, else z."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.select(builder.fcmp_ordered("==", args[0], ir.Constant(args[0].type, [0.0] * LANES)), *args[1:])
+
+    return y(x, y, z), codegen
+
+
+@intrinsic
+def smaller(typingctx: Any, x: Any, y: Any) -> Any:
+    """min(x, y); y where one of them is no number."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.select(builder.fcmp_ordered("<", *args), *args)
+
+    return x(x, y), codegen
+
+
+@intrinsic
+def larger(typingctx: Any, x: Any, y: Any) -> Any:
+    """max(x, y); y where one of them is no number."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.select(builder.fcmp_ordered(">", *args), *args)
 
     return x(x, y), codegen
 
