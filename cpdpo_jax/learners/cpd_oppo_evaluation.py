@@ -60,9 +60,7 @@ def evaluate(problem: Problem, hyper: Any, estimates: Estimates, policy: jax.Arr
         visits = jnp.maximum(estimates.visits, 1).astype(policy.dtype)
         return Evaluation(beta, w, *_truncated(estimates.transitions, visits, policy, payoffs))
     call = replaced_by("optimistic_evaluation", _evaluate, policy.shape[1], policy.shape[3:], policy.dtype)
-    return Evaluation(
-        beta, w, *call(estimates.transitions, estimates.visits, policy, estimates.payoff_sum, scale)
-    )
+    return Evaluation(beta, w, *call(estimates.transitions, estimates.visits, policy, estimates.payoff_sum, scale))
 
 
 def _evaluate(

@@ -14,11 +14,12 @@ import jax
 import jax.numpy as jnp
 
 from cpdpo_jax.common.types import Array, Trajectory
+from cpdpo_jax.kernels.cpu.choice import WIDEST_OF_XLA
 from cpdpo_jax.kernels.cpu.few_functions import in_few_functions
 from cpdpo_jax.kernels.cpu.in_place import stored
 from cpdpo_jax.kernels.cpu.single_function import single_cpu_function
 from cpdpo_jax.kernels.cpu.switch import cpu_acceleration_enabled
-from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES, unrolled_reduce, unrolled_sum
+from cpdpo_jax.kernels.loops import unrolled_reduce, unrolled_sum
 from cpdpo_jax.kernels.sums import compensated_add
 from cpdpo_jax.kernels.target import for_accelerator
 from cpdpo_jax.kernels.values import root_value
@@ -88,7 +89,7 @@ def play(
 ) -> tuple[Any, Episode]:
     """Episode t on the given uniforms [L,3+M,B]: play, evaluate exactly, update."""
     policy = learner.policy(lanes.problem, lanes.hyper, state)
-    if policy.shape[1] <= MAX_UNROLLED_STATES:  # in wider layers it is handed to numba's kernels, and stored for them
+    if policy.shape[1] <= WIDEST_OF_XLA:  # in wider layers it is handed to numba's kernels, and stored for them
         policy = stored(policy)
     trajectory = rollout(lanes.model, policy, draws, noise)
     values = root_value(lanes.model.transition, policy, lanes.model.payoff)

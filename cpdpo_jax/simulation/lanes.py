@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES
+from cpdpo_jax.kernels.cpu.choice import WIDEST_OF_XLA
 from cpdpo_jax.learners import settings
 from cpdpo_jax.learners.fixed import KnownPolicy
 from cpdpo_jax.simulation import randomness
@@ -86,7 +86,7 @@ def _width(plan: LearnerPlan, count: int, block: int | None, workers: int, platf
         width = whole_rounds(min(lanes_that_fit(plan.cmdp.reward.shape[:3], platform), math.ceil(count / workers)))
     else:
         width = math.ceil(block / LANE_MULTIPLE) * LANE_MULTIPLE
-    if block is None and platform == "cpu" and plan.cmdp.n_states > MAX_UNROLLED_STATES:  # see `kernels.cpu`
+    if block is None and platform == "cpu" and plan.cmdp.n_states > WIDEST_OF_XLA:  # see `kernels.cpu`
         return width, min(width, math.ceil(count / workers))
     return width, width
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from cpdpo_jax.kernels.cpu.switch import VARIABLE, cpu_acceleration_enabled, warn_once
 from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES
 
+WIDEST_OF_XLA = 7  # states; above, what `replaced_by` names is numba's (CPD-OPPO at 8 x 8 x 4: 0.72 of the time)
 LANES = 16  # of a vector in `episode_form`, whose kernels take whole vectors only
 
 
@@ -27,10 +28,10 @@ def replaced_by(name: str, pure: Any, n_states: int, lanes: tuple[int, ...], dty
     """`pure`, or the function `name` of `ffi` in its place: the same arguments, each with the lanes as its last axis.
 
     `lanes` is the batch shape: one axis of whole vectors is what the kernels of `episode_form` take. Up to
-    `MAX_UNROLLED_STATES` states XLA does it all in one function, which is as fast (CPD-OPPO at 5 x 3 x 5) or faster.
+    `WIDEST_OF_XLA` states XLA does it all in one function, which is as fast (CPD-OPPO at 5 x 5 x 3) or faster.
     Under `jax.vmap` and under differentiation it is `pure` again.
     """
-    fits = n_states > MAX_UNROLLED_STATES and len(lanes) == 1 and lanes[0] % LANES == 0
+    fits = n_states > WIDEST_OF_XLA and len(lanes) == 1 and lanes[0] % LANES == 0
     fits &= dtype in (jnp.float32, jnp.float64)
     kernel = _prepared(name, jnp.dtype(dtype)) if fits and cpu_acceleration_enabled() else None
     return pure if kernel is None else _replaced(kernel, pure)

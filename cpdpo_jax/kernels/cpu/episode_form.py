@@ -191,12 +191,34 @@ def _make_evaluation(three, table_is):
                             average_r = multiply_add(pi, q, average_r)
                             if more:
                                 q = finished(
-                                    s, i + 1, k, pair, n_lanes, first, known, per_visit, policy, payoff, ceiling, action_values
+                                    s,
+                                    i + 1,
+                                    k,
+                                    pair,
+                                    n_lanes,
+                                    first,
+                                    known,
+                                    per_visit,
+                                    policy,
+                                    payoff,
+                                    ceiling,
+                                    action_values,
                                 )
                                 average_s = multiply_add(pi, q, average_s)
                             if most:
                                 q = finished(
-                                    t, i + 2, k, pair, n_lanes, first, known, per_visit, policy, payoff, ceiling, action_values
+                                    t,
+                                    i + 2,
+                                    k,
+                                    pair,
+                                    n_lanes,
+                                    first,
+                                    known,
+                                    per_visit,
+                                    policy,
+                                    payoff,
+                                    ceiling,
+                                    action_values,
                                 )
                                 average_t = multiply_add(pi, q, average_t)
                         store(average_r, here, one + x * LANES)

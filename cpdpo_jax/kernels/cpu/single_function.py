@@ -68,10 +68,9 @@ def takes_operation(equation: Any) -> bool:
 LARGEST_CONSTANT = 8192  # bytes; XLA keeps those above some 10,000 outside of functions, then looks for them in vain
 
 _WORDS = """abs add and broadcast_in_dim clamp concatenate cond convert_element_type cumsum custom_jvp_call
-custom_vmap_call div dynamic_slice dynamic_update_slice eq exp ge gt integer_pow iota is_finite jit le log lt max min mul ne neg not or
-pow
-reduce_or reshape rev scan scatter select_n shift_left shift_right_logical sign slice sqrt squeeze stack sub transpose
-while xor"""
+custom_vmap_call div dynamic_slice dynamic_update_slice eq exp ge gt integer_pow iota is_finite jit le log lt max min
+mul ne neg not or pow reduce_or reshape rev scan scatter select_n shift_left shift_right_logical sign slice sqrt
+squeeze stack sub transpose while xor"""
 _PLAIN = frozenset(_WORDS.split())  # operations that are elementwise or only move data: all of CPD-PO's
 
 

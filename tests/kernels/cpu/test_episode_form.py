@@ -9,8 +9,7 @@ import pytest
 
 from cpdpo_jax.common.types import Trajectory
 from cpdpo_jax.kernels import cpu_acceleration, root_value, truncated_evaluation
-from cpdpo_jax.kernels.cpu.choice import LANES
-from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES
+from cpdpo_jax.kernels.cpu.choice import LANES, WIDEST_OF_XLA
 from cpdpo_jax.learners.estimates import Estimates, observe, visited_rows
 from cpdpo_jax.simulation.rollout import Model, rollout
 
@@ -146,7 +145,7 @@ def test_the_walk_and_the_counts_equal_plain_loops(own):
 
 
 def test_the_kernels_are_used_where_they_are_meant_to_be():
-    size = (3, MAX_UNROLLED_STATES + 1, 2, 1)
+    size = (3, WIDEST_OF_XLA + 1, 2, 1)
     rng = np.random.default_rng(4)
 
     def program(lanes: int, size: tuple[int, int, int, int] = size) -> str:
@@ -156,7 +155,7 @@ def test_the_kernels_are_used_where_they_are_meant_to_be():
 
     assert "cpdpo_jax_root_value" in program(LANES)
     assert "cpdpo_jax_root_value" not in program(LANES + 1)  # not whole vectors
-    assert "cpdpo_jax_root_value" not in program(LANES, (3, MAX_UNROLLED_STATES, 2, 1))
+    assert "cpdpo_jax_root_value" not in program(LANES, (3, WIDEST_OF_XLA, 2, 1))
     with cpu_acceleration(False):
         assert "cpdpo_jax_root_value" not in program(LANES)
 
