@@ -11,6 +11,7 @@ s or e, for an accelerator, where each would be a kernel:
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -74,11 +75,14 @@ def extreme(
     target, room = [f[j] for j in range(n_states)], [spread(j) for j in range(n_states)]  # once: tracing takes time
     placed = unrolled_sum(n_states, lambda j: lower(j) * target[j])
     if n_states <= MAX_UNROLLED_STATES:
+        both = {(i, i): target[i] for i in range(n_states)}  # the farther one of every two
+        for i, j in itertools.combinations(range(n_states), 2):
+            both[i, j] = both[j, i] = farther(target[i], target[j])
 
-        def at_breakpoint(f_i: jax.Array) -> jax.Array:
-            return excess * f_i + unrolled_sum(n_states, lambda j: room[j] * farther(target[j], f_i))
+        def at_breakpoint(i: int) -> jax.Array:
+            return excess * target[i] + unrolled_sum(n_states, lambda j: room[j] * both[i, j])
 
-        return placed + unrolled_reduce(n_states, lambda i: at_breakpoint(target[i]), best_of)
+        return placed + unrolled_reduce(n_states, at_breakpoint, best_of)
 
     def from_breakpoint(f_i: jax.Array) -> jax.Array:  # differences: e f_i would cancel badly, |e| grows with the width
         beyond = unrolled_sum(n_states, lambda j: room[j] * jnp.maximum(sign * (target[j] - f_i), 0))
