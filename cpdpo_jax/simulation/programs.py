@@ -50,7 +50,7 @@ class LearnerProgram:
         other = self._otherwise.of(learner)
         with self._lock:
             first, self._compiled[id(learner)] = self._compiled[id(learner)] is not other, other
-        if first and not _is_ours(learner):
+        if first and not is_ours(learner):
             warnings.warn(
                 f"learner {learner.name!r}: XLA's CPU compiler cannot make one function of its loop, which is compiled "
                 "in pieces instead and runs more slowly; the results are right.",
@@ -67,7 +67,7 @@ class LearnerProgram:
         return len(self._compiled)
 
 
-def _is_ours(learner: Learner) -> bool:
+def is_ours(learner: Learner) -> bool:
     """Whether the package brings it along: its author is told nothing that the tests must see."""
     update = getattr(learner.update, "func", learner.update)  # of a partial
     return str(getattr(update, "__module__", "")).startswith("cpdpo_jax.")

@@ -45,11 +45,12 @@ def test_a_seed_does_not_depend_on_its_batch_or_block(cmdp):
         assert_same(alone, cp.Result(many.data.sel(seed=[3])))
 
 
-def test_nor_in_wide_layers_where_few_seeds_go_to_all_workers():
+@pytest.mark.parametrize("learner", ["cpdpo", "cpd_oppo", "optprimaldual"])
+def test_nor_in_wide_layers_where_few_seeds_go_to_all_workers(learner):
     cmdp = random_cmdp(3, 9, 2, 1, seed=5)
-    few = run("cpdpo", cmdp, seeds=5)
-    assert_same(few, cp.Result(run("cpdpo", cmdp, seeds=40).data.sel(seed=range(5))))
-    assert_same(few, run("cpdpo", cmdp, seeds=5, block=32))
+    few = run(learner, cmdp, seeds=5)
+    assert_same(few, cp.Result(run(learner, cmdp, seeds=40).data.sel(seed=range(5))))
+    assert_same(few, run(learner, cmdp, seeds=5, block=32))
 
 
 def test_a_seed_does_not_depend_on_the_instances_and_settings_beside_it(cmdp):

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from cpdpo_jax.common.types import Trajectory
-from cpdpo_jax.kernels import cpu_acceleration, root_value, truncated_evaluation
+from cpdpo_jax.kernels import cpu_acceleration, replaced_by, root_value, truncated_evaluation
 from cpdpo_jax.kernels.cpu.choice import LANES, WIDEST_OF_XLA
-from cpdpo_jax.learners.estimates import Estimates, observe, visited_rows
+from cpdpo_jax.learners.estimates import Estimates, observe, visited_rows, whole_payoffs, without
 from cpdpo_jax.simulation.rollout import Model, rollout
 
 SIZES = [(1, 9, 2, 1), (3, 9, 3, 2), (4, 10, 2, 3), (3, 11, 4, 5)]  # L, S, A, K; K payoffs go by two or by three
@@ -91,6 +91,71 @@ def test_truncated_evaluation_equals_plain_loops(size):
                         here[x] += policy[k, x, a, b] * of_pair
                 ahead = here
             np.testing.assert_allclose(values[i, b], ahead[0], rtol=2e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_optimistic_evaluation_equals_plain_loops(size):
+    """CPD-OPPO's step 1 in numba's form, widths and truncated payoffs inside; some pairs were never visited."""
+    n_layers, n_states, n_actions, n_payoffs = size
+    rng, lanes = np.random.default_rng(7), LANES
+    policy = policies(rng, size, lanes)
+    counts = rng.integers(0, 4, (n_layers - 1, n_states, n_actions, n_states, lanes)).astype(np.int32)
+    counts[:, 2, 0] = 0
+    visits = np.concatenate([counts.sum(axis=3), rng.integers(0, 5, (1, n_states, n_actions, lanes))]).astype(np.int32)
+    total = rng.random((n_payoffs, n_layers, n_states, n_actions, lanes)) * visits
+    scale = rng.random((n_layers, lanes)) * np.where(rng.random((n_layers, 1)) < 0.3, 0.0, 1.5)
+    floats = [jnp.asarray(one, jnp.float32) for one in (policy, total, scale)]
+    kernel = replaced_by("optimistic_evaluation", None, n_states, (lanes,), jnp.float32)
+    q, values = kernel(jnp.asarray(counts), jnp.asarray(visits), *floats)
+    for b in (0, lanes - 1):
+        for i in range(n_payoffs):
+            ahead = np.zeros(n_states)
+            for k in reversed(range(n_layers)):
+                here = np.zeros(n_states)
+                for x in range(n_states):
+                    for a in range(n_actions):
+                        seen = visits[k, x, a, b]
+                        n = max(seen, 1)
+                        beta = min(1.0, scale[-1, b] / np.sqrt(n)) if seen else 1.0
+                        w = (min(2.0, scale[k, b] / np.sqrt(n)) if seen else 2.0) if k < n_layers - 1 else 0.0
+                        mean, reach = total[i, k, x, a, b] / n, (n_layers - k - 1) * w / 2
+                        of_pair = min(1.0, mean + beta) + reach if i == 0 else max(0.0, mean - beta) - reach
+                        if k < n_layers - 1:
+                            of_pair += sum(counts[k, x, a, y, b] / n * ahead[y] for y in range(n_states))
+                        of_pair = min(max(of_pair, 0.0), n_layers - k)
+                        np.testing.assert_allclose(q[i, k, x, a, b], of_pair, rtol=2e-6, atol=2e-6)
+                        here[x] += policy[k, x, a, b] * of_pair
+                ahead = here
+            np.testing.assert_allclose(values[i, b], ahead[0], rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize("n_states", [5, 9])
+def test_lanes_without_a_state_count_nothing_and_whole_payoffs_need_no_carry(n_states):
+    """In both forms; the sums of 0 and 1 are the same with and without the carry."""
+    rng, lanes, shape = np.random.default_rng(8), 2 * LANES, (3, n_states, 2, 2 * LANES)
+    nothing = Estimates(
+        visits=jnp.zeros(shape, jnp.int32),
+        transitions=jnp.zeros((2, n_states, 2, n_states, lanes), jnp.int32),
+        payoff_sum=jnp.zeros((2, *shape)),
+        payoff_carry=jnp.zeros((2, *shape)),
+    )
+    left_out = jnp.asarray(rng.random(lanes) < 0.4)
+    whole = careful = nothing
+    visits = np.zeros(shape, int)
+    for _ in range(10):
+        state, action = rng.integers(0, n_states, (3, lanes)), rng.integers(0, 2, (3, lanes))
+        payoff = (rng.random((2, 3, lanes)) < 0.5).astype(np.float32)
+        whole_numbers = (jnp.asarray(one, jnp.int32) for one in (state, action))
+        told = without(Trajectory(*whole_numbers, jnp.asarray(payoff[0]), jnp.asarray(payoff[1:])), left_out)
+        with whole_payoffs(told):
+            whole = observe(whole, told)
+        careful = observe(careful, told)
+        for k, b in np.ndindex(3, lanes):
+            visits[k, state[k, b], action[k, b], b] += not left_out[b]
+    jax.tree.map(np.testing.assert_array_equal, whole, careful)
+    np.testing.assert_array_equal(whole.visits, visits)
+    assert not np.asarray(whole.transitions)[..., np.asarray(left_out)].any()
+    assert np.asarray(whole.payoff_sum).sum() > 0
 
 
 @pytest.mark.parametrize("own", [False, True])
