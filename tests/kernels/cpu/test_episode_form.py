@@ -145,8 +145,8 @@ def test_lanes_without_a_state_count_nothing_and_whole_payoffs_need_no_carry(n_s
     for _ in range(10):
         state, action = rng.integers(0, n_states, (3, lanes)), rng.integers(0, 2, (3, lanes))
         payoff = (rng.random((2, 3, lanes)) < 0.5).astype(np.float32)
-        whole_numbers = (jnp.asarray(one, jnp.int32) for one in (state, action))
-        told = without(Trajectory(*whole_numbers, jnp.asarray(payoff[0]), jnp.asarray(payoff[1:])), left_out)
+        steps = {"state": jnp.asarray(state, jnp.int32), "action": jnp.asarray(action, jnp.int32)}
+        told = without(Trajectory(**steps, reward=jnp.asarray(payoff[0]), cost=jnp.asarray(payoff[1:])), left_out)
         with whole_payoffs(told):
             whole = observe(whole, told)
         careful = observe(careful, told)
