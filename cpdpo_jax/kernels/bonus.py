@@ -59,7 +59,7 @@ def dilated_bonus_in_box(policy: jax.Array, bonus: jax.Array, box: Box, dilation
         box=(box.lower, (n_layers - 1, n_states, n_actions, n_states)),
     )
     dtype = jnp.result_type(policy, bonus, box.lower, dilation)
-    compiled = compiled_kernel("dilated_bonus", n_states, dtype)
+    compiled = compiled_kernel("dilated_bonus", policy.shape[:3], dtype)
     if compiled is not None:
         factor = jnp.broadcast_to(dilation, batch)
         parts = (box.lower, 4), (box.spread, 4), (box.slack, 3)
@@ -70,8 +70,8 @@ def dilated_bonus_in_box(policy: jax.Array, bonus: jax.Array, box: Box, dilation
 def _pure_recursion(
     policy: jax.Array, bonus: jax.Array, dilation: jax.Array, lower: jax.Array, spread: jax.Array, slack: jax.Array
 ) -> tuple[jax.Array]:
-    """`dilated_bonus_in_box` in pure JAX, all with one trailing axis; wide layers do not read the excess."""
-    box = Box(lower, spread, slack, jnp.zeros_like(slack))
+    """`dilated_bonus_in_box` in pure JAX, all with one trailing axis."""
+    box = Box(lower, spread, slack, slack - unrolled_sum(spread.shape[3], lambda j: spread[:, :, :, j]))
     return (_recursion(policy, bonus, box, dilation, policy.shape[3:], policy.dtype),)
 
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES, larger, rolling_reduce, smaller, unrolled_reduce, unrolled_sum
+from cpdpo_jax.kernels.loops import MAX_BREAKPOINTS, larger, rolling_reduce, smaller, unrolled_reduce, unrolled_sum
 from cpdpo_jax.kernels.shapes import batch_shape
 from cpdpo_jax.kernels.target import unrolls_states
 
@@ -74,7 +74,7 @@ def extreme(
     farther, best_of, sign = (larger, smaller, 1) if maximize else (smaller, larger, -1)
     target, room = [f[j] for j in range(n_states)], [spread(j) for j in range(n_states)]  # once: tracing takes time
     placed = unrolled_sum(n_states, lambda j: lower(j) * target[j])
-    if n_states <= MAX_UNROLLED_STATES:
+    if n_states <= MAX_BREAKPOINTS:
         both = {(i, i): target[i] for i in range(n_states)}  # the farther one of every two
         for i, j in itertools.combinations(range(n_states), 2):
             both[i, j] = both[j, i] = farther(target[i], target[j])

@@ -19,12 +19,12 @@ from cpdpo_jax.kernels.cpu.choice import compiled_kernel, over_lanes
 from cpdpo_jax.kernels.cpu.in_place import stored
 from cpdpo_jax.kernels.extreme import Box, extreme, make_box
 from cpdpo_jax.kernels.loops import (
-    MAX_UNROLLED_STATES,
     layer,
     scan_layers,
     scan_layers_backwards,
     unrolled_sum,
     with_layer,
+    written_out,
 )
 from cpdpo_jax.kernels.shapes import batch_shape
 from cpdpo_jax.kernels.target import unrolls_states
@@ -80,7 +80,7 @@ def occupancy_bounds_in_box(policy: jax.Array, box: Box) -> tuple[jax.Array, jax
         policy=(policy, (n_layers, n_states, n_actions)),
         box=(box.lower, (n_layers - 1, n_states, n_actions, n_states)),
     )
-    compiled = compiled_kernel("occupancy_bounds", n_states, jnp.result_type(policy, box.lower))
+    compiled = compiled_kernel("occupancy_bounds", policy.shape[:3], jnp.result_type(policy, box.lower))
     if compiled is not None:
         parts = (box.lower, 4), (box.spread, 4), (box.slack, 3), (box.excess, 3)
         low, up = over_lanes(compiled, _pure_bounds, (policy, 3), *parts)
@@ -99,7 +99,7 @@ def _bounds(policy: jax.Array, box: Box, batch: tuple[int, ...]) -> tuple[jax.Ar
         first = jnp.zeros((1, *up.shape[1:]), up.dtype).at[0, 0].set(1)
         up = jnp.concatenate([first, jnp.clip(up, 0, 1)])
         return jnp.clip(jnp.concatenate([first, low]), 0, up), up
-    if policy.shape[1] <= MAX_UNROLLED_STATES:
+    if written_out(policy.shape[:3]):
         low, up = _reach_narrow(policy, box, batch)
     else:
         low, up = (_reach_wide(policy, box, batch, maximize) for maximize in (False, True))

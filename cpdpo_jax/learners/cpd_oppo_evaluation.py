@@ -59,6 +59,7 @@ def evaluate(problem: Problem, hyper: Any, estimates: Estimates, policy: jax.Arr
         payoffs, estimates = _payoffs_of_one_kernel(estimates, beta, w)
         visits = jnp.maximum(estimates.visits, 1).astype(policy.dtype)
         return Evaluation(beta, w, *_truncated(estimates.transitions, visits, policy, payoffs))
+    scale = jnp.broadcast_to(scale, (len(policy), *policy.shape[3:])).astype(policy.dtype)  # as numba's kernel wants it
     call = replaced_by("optimistic_evaluation", _evaluate, policy.shape[1], policy.shape[3:], policy.dtype)
     return Evaluation(beta, w, *call(estimates.transitions, estimates.visits, policy, estimates.payoff_sum, scale))
 

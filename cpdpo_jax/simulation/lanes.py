@@ -19,7 +19,7 @@ import numpy as np
 from cpdpo_jax.kernels.cpu.choice import LANES as VECTOR
 from cpdpo_jax.kernels.cpu.choice import WIDEST_OF_XLA
 from cpdpo_jax.kernels.cpu.switch import cpu_acceleration_enabled
-from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES
+from cpdpo_jax.kernels.loops import written_out
 from cpdpo_jax.learners import settings
 from cpdpo_jax.learners.fixed import KnownPolicy
 from cpdpo_jax.simulation import randomness
@@ -99,10 +99,10 @@ def _width(plan: LearnerPlan, count: int, block: int | None, workers: int, platf
 def _has_no_sums_of_its_own(plan: LearnerPlan) -> bool:
     """Whether all long sums of an episode are numba's, whose rounding does not depend on the lanes of a block.
 
-    XLA's may (see `LANE_MULTIPLE`). So it is for this package's learners in layers of more than 8 states: all results
-    of ten, both presets, 9 to 30 states, had the same bits in blocks of 16 and 32. Of others nothing is known.
+    XLA's may (see `LANE_MULTIPLE`). So it is for this package's learners in wide layers: all results of ten, both
+    presets, 9 to 30 states, had the same bits in blocks of 16 and 32. Of others nothing is known.
     """
-    return is_ours(plan.learner) and plan.cmdp.n_states > MAX_UNROLLED_STATES and cpu_acceleration_enabled()
+    return is_ours(plan.learner) and not written_out(plan.cmdp.reward.shape[:3]) and cpu_acceleration_enabled()
 
 
 def bytes_per_lane(shape: Sequence[int]) -> int:

@@ -84,16 +84,16 @@ def batched(form: Callable | None, narrow: int) -> Callable:
     """`occupancy_bounds` with another inner form, or another width up to which breakpoints are unrolled."""
 
     def run(policy, lower, upper):
-        kept = occupancy.extreme, occupancy.MAX_UNROLLED_STATES, extreme.MAX_UNROLLED_STATES
-        occupancy.extreme, occupancy.MAX_UNROLLED_STATES, extreme.MAX_UNROLLED_STATES = (
+        kept = occupancy.extreme, occupancy.written_out, extreme.MAX_BREAKPOINTS
+        occupancy.extreme, occupancy.written_out, extreme.MAX_BREAKPOINTS = (
             form or extreme.extreme,
-            narrow,
+            lambda shape: shape[1] <= narrow,
             narrow,
         )
         try:
             return occupancy.occupancy_bounds_in_box(policy, extreme.make_box(lower, upper))
         finally:
-            occupancy.extreme, occupancy.MAX_UNROLLED_STATES, extreme.MAX_UNROLLED_STATES = kept
+            occupancy.extreme, occupancy.written_out, extreme.MAX_BREAKPOINTS = kept
 
     return run
 
@@ -126,7 +126,7 @@ def main() -> None:
         "breakpoints unrolled, lanes last": (batched(None, narrow=99), 10),
         "breakpoints in a loop, lanes last": (batched(None, narrow=0), 99),
         "sorted, lanes last": (batched(partial(sorted_extreme), narrow=0), 20),
-        "as shipped": (batched(None, narrow=loops.MAX_UNROLLED_STATES), 99),
+        "as shipped": (batched(None, narrow=loops.MAX_BREAKPOINTS), 99),
     }
     rows = [["form", *(f"S={s}" for s in chosen.states), "exponent", "compile s at each S"]]
     times: dict[str, list[float]] = {}

@@ -47,7 +47,7 @@ def test_a_seed_does_not_depend_on_its_batch_or_block(cmdp):
 
 @pytest.mark.parametrize("learner", ["cpdpo", "cpd_oppo", "optprimaldual"])
 def test_nor_in_wide_layers_where_few_seeds_go_to_all_workers(learner):
-    cmdp = random_cmdp(3, 9, 2, 1, seed=5)
+    cmdp = random_cmdp(3, 11, 2, 1, seed=5)
     few = run(learner, cmdp, seeds=5)
     assert_same(few, cp.Result(run(learner, cmdp, seeds=40).data.sel(seed=range(5))))
     assert_same(few, run(learner, cmdp, seeds=5, block=32))

@@ -11,15 +11,15 @@ import jax
 import jax.numpy as jnp
 
 from cpdpo_jax.kernels.cpu.switch import VARIABLE, cpu_acceleration_enabled, warn_once
-from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES
+from cpdpo_jax.kernels.loops import written_out
 
 WIDEST_OF_XLA = 7  # states; above, what `replaced_by` names is numba's (CPD-OPPO at 8 x 8 x 4: 0.72 of the time)
 LANES = 16  # of a vector in `episode_form`, whose kernels take whole vectors only
 
 
-def compiled_kernel(name: str, n_states: int, dtype: Any) -> Any:
-    """The function `name` of `ffi` where it is the better form for layers of that width, else None."""
-    if n_states <= MAX_UNROLLED_STATES or not cpu_acceleration_enabled() or dtype not in (jnp.float32, jnp.float64):
+def compiled_kernel(name: str, shape: tuple[int, ...], dtype: Any) -> Any:
+    """The function `name` of `ffi` where it is the better form for (layers, states, actions), else None."""
+    if written_out(shape) or not cpu_acceleration_enabled() or dtype not in (jnp.float32, jnp.float64):
         return None
     return _prepared(name, jnp.dtype(dtype))
 

@@ -7,10 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cpdpo_jax.kernels import cpu_acceleration, dilated_bonus, occupancy_bounds
+from cpdpo_jax.kernels import bonus as bonus_kernel
+from cpdpo_jax.kernels import cpu_acceleration, dilated_bonus, dilated_bonus_in_box, make_box, occupancy_bounds
+from cpdpo_jax.kernels.loops import written_out
 from tests.reference import kernels_numpy as reference
 
-SHAPES = [(1, 9, 2), (2, 9, 1), (3, 16, 2), (4, 17, 3), (3, 33, 2)]  # L, S, A: below, at and above whole vectors
+SHAPES = [(1, 11, 2), (2, 11, 1), (3, 16, 2), (4, 17, 3), (3, 33, 2)]  # L, S, A: below, at and above whole vectors
 KINDS = ("narrow", "wide", "vacuous", "point", "ties")
 TOLERANCE = {"float32": 3e-6, "float64": 1e-12}
 
@@ -53,7 +55,7 @@ def test_agrees_with_pure_jax(shape, kind, dtype):
 
 def test_agrees_with_linear_programs():
     """Float64, every inner problem solved by an LP."""
-    policy, lower, upper = sets("wide", 3, 9, 2, 2)
+    policy, lower, upper = sets("wide", 3, 11, 2, 2)
     with jax.enable_x64(True):
         bounds = occupancy_bounds(*map(jnp.asarray, (policy, lower, upper)))
     expected = reference.occupancy_bounds(policy, lower, upper, reference.extremes_lp)
@@ -72,8 +74,8 @@ def test_a_lane_does_not_depend_on_its_neighbours():
 @pytest.mark.parametrize("other", ["policy", "lower", "upper", "bonus", "dilation", None])
 def test_lanes_repeated_at_the_end_are_as_good_as_their_first(other):
     """They are computed once; one that differs in a single number is not one of them."""
-    policy, lower, upper = sets("wide", 3, 10, 2, 20)
-    bonus, dilation = np.random.default_rng(1).uniform(0.5, 1, (3, 10, 20)), np.full(20, 1.2)
+    policy, lower, upper = sets("wide", 3, 11, 2, 20)
+    bonus, dilation = np.random.default_rng(1).uniform(0.5, 1, (3, 11, 20)), np.full(20, 1.2)
     named = {"policy": policy, "lower": lower, "upper": upper, "bonus": bonus, "dilation": dilation}
     for array in named.values():
         array[..., 12:] = array[..., 11:12]
@@ -97,7 +99,7 @@ def test_lanes_repeated_at_the_end_are_as_good_as_their_first(other):
 
 
 def test_a_lane_that_is_not_finite_harms_no_other():
-    arrays = [jnp.asarray(x, jnp.float32) for x in sets("wide", 3, 10, 2, 4)]
+    arrays = [jnp.asarray(x, jnp.float32) for x in sets("wide", 3, 11, 2, 4)]
     clean = occupancy_bounds(*arrays)
     for bad in ([3], [1, 2, 3], [0]):
         policy = arrays[0].at[..., jnp.array(bad)].set(jnp.nan)
@@ -115,3 +117,14 @@ def test_trailing_axes_broadcast_and_vmap():
     for a, b in zip(mapped, direct, strict=True):
         np.testing.assert_array_equal(a, b)
     assert ((low >= 0) & (low <= up) & (up <= 1)).all()
+
+
+def test_what_is_differentiated_has_the_whole_box():
+    """Layers of 9 and 10 states of long episodes run numba's form, and their derivative is that of the written-out."""
+    policy, lower, upper = (jnp.asarray(x, jnp.float32) for x in sets("wide", 3, 9, 2, 4))
+    bonus, dilation = jnp.ones((3, 9, 4)), jnp.full(4, 1.2)
+    box = make_box(lower, upper)
+    pure = bonus_kernel._pure_recursion(policy, bonus, dilation, box.lower, box.spread, box.slack)[0]
+    np.testing.assert_allclose(pure, dilated_bonus_in_box(policy, bonus, box, dilation), rtol=1e-5)
+    for shape, expected in (((3, 9, 2), True), ((10, 10, 4), True), ((30, 8, 4), True), ((30, 9, 2), False)):
+        assert written_out(shape) == expected
