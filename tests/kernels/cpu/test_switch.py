@@ -23,10 +23,10 @@ import warnings
 import jax, jax.numpy as jnp, numpy as np
 from cpdpo_jax import kernels
 rng = np.random.default_rng(0)
-p = np.moveaxis(rng.dirichlet(np.ones(9), (2, 9, 2, 3)), -1, 3)
-policy = jnp.asarray(np.full((3, 9, 2, 3), 0.5), jnp.float32)
+p = np.moveaxis(rng.dirichlet(np.ones(11), (2, 11, 2, 3)), -1, 3)
+policy = jnp.asarray(np.full((3, 11, 2, 3), 0.5), jnp.float32)
 lower, upper = (jnp.asarray(x, jnp.float32) for x in (np.maximum(p - 0.1, 0), np.minimum(p + 0.1, 1)))
-bonus = jnp.ones((3, 9, 3), jnp.float32)
+bonus = jnp.ones((3, 11, 3), jnp.float32)
 def wide(policy, lower, upper, bonus):
     low, up = kernels.occupancy_bounds(policy, lower, upper)
     return low, up, kernels.dilated_bonus(policy, bonus, lower, upper, jnp.float32(1.2))
@@ -124,8 +124,8 @@ def test_a_damaged_cache_costs_a_warning(accelerated, tmp_path):
 
 def test_the_context_nests_and_is_part_of_what_tells_programs_apart():
     rng = np.random.default_rng(0)
-    p = np.moveaxis(rng.dirichlet(np.ones(9), (1, 9, 1, 2)), -1, 3)
-    arrays = jnp.ones((2, 9, 1, 2)), jnp.asarray(p * 0.5), jnp.asarray(np.minimum(2 * p, 1))
+    p = np.moveaxis(rng.dirichlet(np.ones(11), (1, 11, 1, 2)), -1, 3)
+    arrays = jnp.ones((2, 11, 1, 2)), jnp.asarray(p * 0.5), jnp.asarray(np.minimum(2 * p, 1))
 
     @jax.jit
     def wide(*arrays):
