@@ -61,42 +61,35 @@ def walk(policy, last_action, arrival, payoff, uniforms, states, actions, mean):
                 states[k + 1, b] = y
 
 
-@_compile
-def observe(states, actions, payoffs, visits, transitions, total, carry):
-    """Count one episode in place: visits [L,S,A,B], transitions [L-1,S,A,S,B], compensated sums [K,L,S,A,B] of payoffs
-    [K,L,B].
-    """
-    n_layers, n_lanes = states.shape
-    for k in range(n_layers):
-        for b in range(n_lanes):
-            x, a = states[k, b], actions[k, b]
-            if x < 0:  # a lane that counts nothing
-                continue
-            visits[k, x, a, b] += 1
-            if k + 1 < n_layers:
-                transitions[k, x, a, states[k + 1, b], b] += 1
-            for i in range(payoffs.shape[0]):
-                before = total[i, k, x, a, b]
-                added = payoffs[i, k, b] - carry[i, k, x, a, b]
-                after = before + added
-                total[i, k, x, a, b] = after
-                carry[i, k, x, a, b] = (after - before) - added
+def _make_observe(whole):
+    """Counting, for any payoffs or for those that are 0 or 1 (`whole`), whose sums lose nothing: no carry is read."""
+
+    @_compile
+    def observe(states, actions, payoffs, visits, transitions, total, carry):
+        n_layers, n_lanes = states.shape
+        for k in range(n_layers):
+            for b in range(n_lanes):
+                x, a = states[k, b], actions[k, b]
+                if x < 0:  # a lane that counts nothing
+                    continue
+                visits[k, x, a, b] += 1
+                if k + 1 < n_layers:
+                    transitions[k, x, a, states[k + 1, b], b] += 1
+                for i in range(payoffs.shape[0]):
+                    before = total[i, k, x, a, b]
+                    if whole:
+                        total[i, k, x, a, b] = before + payoffs[i, k, b]
+                    else:
+                        added = payoffs[i, k, b] - carry[i, k, x, a, b]
+                        after = before + added
+                        total[i, k, x, a, b] = after
+                        carry[i, k, x, a, b] = (after - before) - added
+
+    return observe
 
 
-@_compile
-def observe_whole(states, actions, payoffs, visits, transitions, total):
-    """`observe` for payoffs that are 0 or 1: their sums lose nothing to rounding."""
-    n_layers, n_lanes = states.shape
-    for k in range(n_layers):
-        for b in range(n_lanes):
-            x, a = states[k, b], actions[k, b]
-            if x < 0:
-                continue
-            visits[k, x, a, b] += 1
-            if k + 1 < n_layers:
-                transitions[k, x, a, states[k + 1, b], b] += 1
-            for i in range(payoffs.shape[0]):
-                total[i, k, x, a, b] += payoffs[i, k, b]
+# Count one episode in place: visits [L,S,A,B], transitions [L-1,S,A,S,B], sums [K,L,S,A,B] of payoffs [K,L,B], carry
+observe, observe_whole = _make_observe(False), _make_observe(True)
 
 
 @_compile
@@ -132,10 +125,9 @@ def _make_evaluation(three, table_is):
         return per_visit, beta, w
 
     @_compile
-    def finished(
-        total, i, k, pair, n_lanes, first, known, per_visit, policy, payoff, ceiling, action_values
-    ):  # fmt: skip
+    def finished(total, i, place, known, arrays):
         """Q of payoff i at a pair from sum_y P V."""
+        (k, pair, n_lanes, first), (per_visit, policy, payoff, ceiling, action_values) = place, arrays
         n_layers, n_states, n_actions = policy.shape[:3]
         at = i * n_layers * n_states * n_actions + pair
         if not counts:
@@ -159,7 +151,7 @@ def _make_evaluation(three, table_is):
         n_layers, n_states, n_actions, n_lanes = policy.shape
         n_payoffs, size = payoff.shape[0], n_states * LANES
         ahead = np.zeros((n_payoffs + step) * size, policy.dtype)  # what is missing to a whole step is 0
-        here = np.zeros_like(ahead)
+        here, arrays = np.zeros_like(ahead), (per_visit, policy, payoff, ceiling, action_values)
         for first in range(0, n_lanes, LANES):
             for k in range(n_layers - 1, -1, -1):
                 for x in range(n_states if counts or k else 1):  # the first layer is x_0
@@ -185,42 +177,12 @@ def _make_evaluation(three, table_is):
                             pi, known = load(policy, pair * n_lanes + first), None
                             if optimistic:
                                 known = widths(per_visit, ceiling, k, pair, n_layers, n_lanes, first, policy)
-                            q = finished(
-                                r, i, k, pair, n_lanes, first, known, per_visit, policy, payoff, ceiling, action_values
-                            )
-                            average_r = multiply_add(pi, q, average_r)
+                            place = k, pair, n_lanes, first
+                            average_r = multiply_add(pi, finished(r, i, place, known, arrays), average_r)
                             if more:
-                                q = finished(
-                                    s,
-                                    i + 1,
-                                    k,
-                                    pair,
-                                    n_lanes,
-                                    first,
-                                    known,
-                                    per_visit,
-                                    policy,
-                                    payoff,
-                                    ceiling,
-                                    action_values,
-                                )
-                                average_s = multiply_add(pi, q, average_s)
+                                average_s = multiply_add(pi, finished(s, i + 1, place, known, arrays), average_s)
                             if most:
-                                q = finished(
-                                    t,
-                                    i + 2,
-                                    k,
-                                    pair,
-                                    n_lanes,
-                                    first,
-                                    known,
-                                    per_visit,
-                                    policy,
-                                    payoff,
-                                    ceiling,
-                                    action_values,
-                                )
-                                average_t = multiply_add(pi, q, average_t)
+                                average_t = multiply_add(pi, finished(t, i + 2, place, known, arrays), average_t)
                         store(average_r, here, one + x * LANES)
                         if more:
                             store(average_s, here, one + size + x * LANES)

@@ -94,26 +94,22 @@ def walk(policy, last_action, arrival, payoff, uniforms):
 
 def observe(states, actions, payoffs, visits, transitions, total, carry):
     """See `episode_form.observe`: visits, transitions, total and carry after the episode, in the same memory."""
-    counted = visits, transitions, total, carry
-    call = jax.ffi.ffi_call(
-        _target("observe", total.dtype),
-        tuple(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in counted),
-        input_output_aliases={3 + i: i for i in range(4)},
-        vmap_method="sequential",
-    )
-    return call(states, actions, payoffs, *counted)
+    return _observed(False, (states, actions, payoffs), (visits, transitions, total, carry))
 
 
 def observe_whole(states, actions, payoffs, visits, transitions, total, carry):
-    """See `episode_form.observe_whole`; the carry stays as it is."""
-    counted = visits, transitions, total
+    """The same for payoffs that are 0 or 1; the carry stays as it is."""
+    return *_observed(True, (states, actions, payoffs), (visits, transitions, total)), carry
+
+
+def _observed(whole, seen, counted):
     call = jax.ffi.ffi_call(
-        _target("observe_whole", total.dtype),
+        _target("observe", counted[2].dtype, whole),
         tuple(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in counted),
-        input_output_aliases={3 + i: i for i in range(3)},
+        input_output_aliases={len(seen) + i: i for i in range(len(counted))},
         vmap_method="sequential",
     )
-    return *call(states, actions, payoffs, *counted), carry
+    return call(*seen, *counted)
 
 
 def visited_rows(states, actions, table):
@@ -133,18 +129,18 @@ def root_value(transition, policy, payoff):
 
 def truncated_evaluation(counts, per_visit, policy, payoff, ceiling):
     """See `episode_form.truncated_evaluation`: action values [K,L,S,A,B], values [K,B]."""
-    return _evaluated("truncated_evaluation", counts, per_visit, policy, payoff, ceiling)
+    return _evaluated(False, counts, per_visit, policy, payoff, ceiling)
 
 
 def optimistic_evaluation(counts, visits, policy, total, scale):
     """See `episode_form.optimistic_evaluation`: action values [K,L,S,A,B], values [K,B]."""
-    return _evaluated("optimistic_evaluation", counts, visits, policy, total, scale)
+    return _evaluated(True, counts, visits, policy, total, scale)
 
 
-def _evaluated(name, counts, visits, policy, payoff, last):
+def _evaluated(optimistic, counts, visits, policy, payoff, last):
     results = payoff.shape, (payoff.shape[0], payoff.shape[4])
     call = jax.ffi.ffi_call(
-        _target(name, policy.dtype, _by_three(payoff)),
+        _target("evaluation", policy.dtype, _by_three(payoff), optimistic),
         tuple(jax.ShapeDtypeStruct(result, policy.dtype) for result in results),
         vmap_method="sequential",
     )
@@ -156,6 +152,6 @@ def _by_three(payoff) -> bool:
     return payoff.shape[0] % 3 == 0
 
 
-_OF_SEVERAL_FORMS = ("root_value", "truncated_evaluation", "optimistic_evaluation")
-_EPISODE = walk, observe, observe_whole, visited_rows, root_value, truncated_evaluation, optimistic_evaluation
-_CALLS = {call.__name__: call for call in (occupancy_bounds, dilated_bonus, *_EPISODE)}
+_SEVERAL_FORMS = observe, observe_whole, root_value, truncated_evaluation, optimistic_evaluation
+_OF_SEVERAL_FORMS = tuple(call.__name__ for call in _SEVERAL_FORMS)
+_CALLS = {call.__name__: call for call in (occupancy_bounds, dilated_bonus, walk, visited_rows, *_SEVERAL_FORMS)}

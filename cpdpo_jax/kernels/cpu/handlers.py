@@ -111,7 +111,7 @@ def _walk_handler(kind, source):
     return handler
 
 
-def _observe_handler(kind, source):
+def _observe_handler(kind, source, whole):
     def handler(address):
         _ = source
         frame = words(address, 15)
@@ -120,37 +120,17 @@ def _observe_handler(kind, source):
             return answer
         n_layers, n_states, n_actions, n_lanes = shape(frame[14], 0)
         pairs, n_payoffs = (n_layers, n_states, n_actions, n_lanes), shape(frame[9], 2)[0]
-        _observe(
-            carray(data(frame[9], 0), (n_layers, n_lanes), np.int32),
-            carray(data(frame[9], 1), (n_layers, n_lanes), np.int32),
-            carray(data(frame[9], 2), (n_payoffs, n_layers, n_lanes), kind),
-            carray(data(frame[14], 0), pairs, np.int32),
-            carray(data(frame[14], 1), (n_layers - 1, n_states, n_actions, n_states, n_lanes), np.int32),
-            carray(data(frame[14], 2), (n_payoffs, *pairs), kind),
-            carray(data(frame[14], 3), (n_payoffs, *pairs), kind),
-        )
-        return 0
-
-    return handler
-
-
-def _whole_handler(kind, source):
-    def handler(address):
-        _ = source
-        frame = words(address, 15)
-        answer = answered(frame)
-        if answer >= 0:
-            return answer
-        n_layers, n_states, n_actions, n_lanes = shape(frame[14], 0)
-        pairs, n_payoffs = (n_layers, n_states, n_actions, n_lanes), shape(frame[9], 2)[0]
-        _observe_whole(
-            carray(data(frame[9], 0), (n_layers, n_lanes), np.int32),
-            carray(data(frame[9], 1), (n_layers, n_lanes), np.int32),
-            carray(data(frame[9], 2), (n_payoffs, n_layers, n_lanes), kind),
-            carray(data(frame[14], 0), pairs, np.int32),
-            carray(data(frame[14], 1), (n_layers - 1, n_states, n_actions, n_states, n_lanes), np.int32),
-            carray(data(frame[14], 2), (n_payoffs, *pairs), kind),
-        )
+        states = carray(data(frame[9], 0), (n_layers, n_lanes), np.int32)
+        actions = carray(data(frame[9], 1), (n_layers, n_lanes), np.int32)
+        payoffs = carray(data(frame[9], 2), (n_payoffs, n_layers, n_lanes), kind)
+        visits = carray(data(frame[14], 0), pairs, np.int32)
+        transitions = carray(data(frame[14], 1), (n_layers - 1, n_states, n_actions, n_states, n_lanes), np.int32)
+        total = carray(data(frame[14], 2), (n_payoffs, *pairs), kind)
+        if whole:
+            _observe_whole(states, actions, payoffs, visits, transitions, total, total)  # there is no carry
+        else:
+            carry = carray(data(frame[14], 3), (n_payoffs, *pairs), kind)
+            _observe(states, actions, payoffs, visits, transitions, total, carry)
         return 0
 
     return handler
@@ -203,7 +183,9 @@ def _root_value_handler(kind, source, three, own):
     return handler
 
 
-def _evaluation_handler(kind, source, three):
+def _evaluation_handler(kind, source, three, optimistic):
+    of_visits = np.int32 if optimistic else kind
+
     def handler(address):
         _ = source
         frame = words(address, 15)
@@ -213,39 +195,22 @@ def _evaluation_handler(kind, source, three):
         n_payoffs, n_layers, n_states, n_actions, n_lanes = shape(frame[9], 3)
         pairs = (n_layers, n_states, n_actions, n_lanes)
         counts = carray(data(frame[9], 0), (n_layers - 1, n_states, n_actions, n_states, n_lanes), np.int32)
-        per_visit, policy = carray(data(frame[9], 1), pairs, kind), carray(data(frame[9], 2), pairs, kind)
+        visits, policy = carray(data(frame[9], 1), pairs, of_visits), carray(data(frame[9], 2), pairs, kind)
         payoff = carray(data(frame[9], 3), (n_payoffs, *pairs), kind)
-        ceiling = carray(data(frame[9], 4), (n_payoffs, n_layers), kind)
         action_values = carray(data(frame[14], 0), (n_payoffs, *pairs), kind)
         values = carray(data(frame[14], 1), (n_payoffs, n_lanes), kind)
-        if three:
-            truncated_evaluation_by_three(counts, per_visit, policy, payoff, ceiling, action_values, values)
+        if optimistic:
+            scale = carray(data(frame[9], 4), (n_layers, n_lanes), kind)
+            if three:
+                optimistic_evaluation_by_three(counts, visits, policy, payoff, scale, action_values, values)
+            else:
+                optimistic_evaluation_by_two(counts, visits, policy, payoff, scale, action_values, values)
         else:
-            truncated_evaluation_by_two(counts, per_visit, policy, payoff, ceiling, action_values, values)
-        return 0
-
-    return handler
-
-
-def _optimistic_handler(kind, source, three):
-    def handler(address):
-        _ = source
-        frame = words(address, 15)
-        answer = answered(frame)
-        if answer >= 0:
-            return answer
-        n_payoffs, n_layers, n_states, n_actions, n_lanes = shape(frame[9], 3)
-        pairs = (n_layers, n_states, n_actions, n_lanes)
-        counts = carray(data(frame[9], 0), (n_layers - 1, n_states, n_actions, n_states, n_lanes), np.int32)
-        visits, policy = carray(data(frame[9], 1), pairs, np.int32), carray(data(frame[9], 2), pairs, kind)
-        total = carray(data(frame[9], 3), (n_payoffs, *pairs), kind)
-        scale = carray(data(frame[9], 4), (n_layers, n_lanes), kind)
-        action_values = carray(data(frame[14], 0), (n_payoffs, *pairs), kind)
-        values = carray(data(frame[14], 1), (n_payoffs, n_lanes), kind)
-        if three:
-            optimistic_evaluation_by_three(counts, visits, policy, total, scale, action_values, values)
-        else:
-            optimistic_evaluation_by_two(counts, visits, policy, total, scale, action_values, values)
+            ceiling = carray(data(frame[9], 4), (n_payoffs, n_layers), kind)
+            if three:
+                truncated_evaluation_by_three(counts, visits, policy, payoff, ceiling, action_values, values)
+            else:
+                truncated_evaluation_by_two(counts, visits, policy, payoff, ceiling, action_values, values)
         return 0
 
     return handler
@@ -256,9 +221,7 @@ HANDLERS = {
     "dilated_bonus": _bonus_handler,
     "walk": _walk_handler,
     "observe": _observe_handler,
-    "observe_whole": _whole_handler,
     "visited_rows": _rows_handler,
     "root_value": _root_value_handler,
-    "truncated_evaluation": _evaluation_handler,
-    "optimistic_evaluation": _optimistic_handler,
+    "evaluation": _evaluation_handler,
 }

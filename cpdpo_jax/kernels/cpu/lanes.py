@@ -120,34 +120,34 @@ def fill(typingctx: Any, number: Any, array: Any) -> Any:
     return Lanes(array.dtype)(number, array), codegen
 
 
-@intrinsic
-def add(typingctx: Any, x: Any, y: Any) -> Any:
-    """x + y."""
+def _operation(name: str) -> Any:
+    """An instruction of two values."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.fadd(*args)
+    @intrinsic
+    def operation(typingctx: Any, x: Any, y: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return getattr(builder, name)(*args)
 
-    return x(x, y), codegen
+        return x(x, y), codegen
 
-
-@intrinsic
-def multiply(typingctx: Any, x: Any, y: Any) -> Any:
-    """x y."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.fmul(*args)
-
-    return x(x, y), codegen
+    return operation
 
 
-@intrinsic
-def divide(typingctx: Any, x: Any, y: Any) -> Any:
-    """x / y."""
+def _choice(sign: str) -> Any:
+    """x where `x sign y`, else y: also where one of them is no number."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.fdiv(*args)
+    @intrinsic
+    def choice(typingctx: Any, x: Any, y: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.select(builder.fcmp_ordered(sign, *args), *args)
 
-    return x(x, y), codegen
+        return x(x, y), codegen
+
+    return choice
+
+
+add, multiply, divide = _operation("fadd"), _operation("fmul"), _operation("fdiv")
+smaller, larger = _choice("<"), _choice(">")
 
 
 @intrinsic
@@ -170,26 +170,6 @@ def where_zero(typingctx: Any, x: Any, y: Any, z: Any) -> Any:
         return builder.select(builder.fcmp_ordered("==", args[0], ir.Constant(args[0].type, [0.0] * LANES)), *args[1:])
 
     return y(x, y, z), codegen
-
-
-@intrinsic
-def smaller(typingctx: Any, x: Any, y: Any) -> Any:
-    """min(x, y); y where one of them is no number."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.select(builder.fcmp_ordered("<", *args), *args)
-
-    return x(x, y), codegen
-
-
-@intrinsic
-def larger(typingctx: Any, x: Any, y: Any) -> Any:
-    """max(x, y); y where one of them is no number."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.select(builder.fcmp_ordered(">", *args), *args)
-
-    return x(x, y), codegen
 
 
 @intrinsic
