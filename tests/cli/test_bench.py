@@ -302,3 +302,12 @@ def test_scaling_finds_where_it_saturates(monkeypatch):
     assert found["saturates_at_seeds"] == {"1": 58, "2": 90}  # 57 / 64 = 0.89, 58 / 64 = 0.906
     assert len(found["rows"]) == 12
     assert "1 cores: 58 seeds; 2 cores: 90 seeds." in tables.scaling({"scaling": found})
+
+
+def test_compile_time_from_nothing_is_told_once():
+    """A second number of seeds in a block of the same width finds what was compiled for the first."""
+    rows = parts.speed(
+        ["uniform"], [simulator.Size(2, 2, 2, 1)], [3, 5], {}, seconds=0.01, cold=True, say=lambda text: None
+    )
+    assert rows[0]["compile_seconds"] > 0
+    assert rows[1]["compile_seconds"] is None
