@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import functools
+import gc
 import hashlib
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 def cores() -> int:
@@ -28,3 +31,15 @@ def cpu_type() -> str:
     name = facts.get("model name") or platform.processor() or platform.machine()
     can = facts.get("flags") or facts.get("Features") or ""
     return f"{name} ({hashlib.sha256(' '.join(sorted(can.split())).encode()).hexdigest()[:8]})" if can else name
+
+
+@contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """Python looks for cycles of dead objects less: a fifth of the time it takes to trace a program went into that."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

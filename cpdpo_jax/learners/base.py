@@ -142,9 +142,14 @@ def uniform_policy(action_mask: jax.Array, dtype) -> jax.Array:
     return allowed / jnp.maximum(allowed.sum(axis=2, keepdims=True), 1)
 
 
-def softmax_policy(log_weights: jax.Array, action_mask: jax.Array) -> jax.Array:
-    """pi(a|x) proportional to exp(w(x,a)) over the allowed actions; the largest allowed w must be 0. [L,S,A,*B]."""
-    weights = jnp.where(action_mask, jnp.exp(log_weights), 0)
+def softmax_policy(
+    log_weights: jax.Array, action_mask: jax.Array, exp: Callable[[jax.Array], jax.Array] = jnp.exp
+) -> jax.Array:
+    """pi(a|x) proportional to exp(w(x,a)) over the allowed actions; the largest allowed w must be 0. [L,S,A,*B].
+
+    exp: for weights that are part of a state `exponential` is faster on a CPU; others would be written down for it.
+    """
+    weights = jnp.where(action_mask, exp(log_weights), 0)
     total = weights[:, :, 0]
     for a in range(1, weights.shape[2]):
         total = total + weights[:, :, a]

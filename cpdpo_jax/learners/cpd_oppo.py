@@ -117,8 +117,8 @@ def rate(problem: Problem, hyper: Hyperparameters, state: State) -> jax.Array:
     )
     span = n_layers * (1 + state.cap * n_constraints)  # the largest range that Q can have
     horizon = jnp.sqrt(problem.episodes)
-    falling = eta * horizon / jnp.sqrt((state.episodes + 1).astype(state.cap.dtype))
-    adapted = eta * span * horizon / jnp.sqrt(span**2 + state.range_sum)
+    falling = eta * horizon * jnp.sqrt(1 / (state.episodes + 1).astype(state.cap.dtype))
+    adapted = eta * span * horizon * jnp.sqrt(1 / (span**2 + state.range_sum))
     return jnp.where(hyper.adaptive_rate > 0, adapted, jnp.where(hyper.anytime > 0, falling, eta))
 
 

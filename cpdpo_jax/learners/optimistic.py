@@ -106,9 +106,9 @@ def transition_bonus(deviation: jax.Array, visits: jax.Array, action_mask: jax.A
     """
     real = action_mask.any(axis=2)[1:].astype(visits.dtype)
     next_states = unrolled_sum(real.shape[1], lambda y: real[:, y])[:, None, None]  # how many are real
-    per_visit = log / visits[:-1]
-    total = 2 * jnp.sqrt(per_visit) * deviation + 14 / 3 * per_visit * next_states
-    return jnp.concatenate([visits.shape[0] * total, jnp.zeros_like(visits[-1:])])
+    root = jnp.sqrt(log / visits[:-1])
+    total = 2 * visits.shape[0] * root * (deviation + 7 / 3 * next_states * root)
+    return jnp.concatenate([jnp.abs(total), jnp.zeros_like(visits[-1:])])  # abs: a product, rounded before it is added
 
 
 def truncated_plan(

@@ -96,7 +96,7 @@ def margin(problem: Problem, hyper: Hyperparameters, time: jax.Array) -> jax.Arr
     """eps_t = tightening (l + 1) / sqrt(t l), [B]."""
     n_layers = problem.action_mask.shape[0]
     log = jnp.log(16 * problem.n_states**2 * problem.n_actions * n_layers * time / problem.delta)
-    return hyper.tightening * (log + 1) / jnp.sqrt(time * log)
+    return hyper.tightening * jnp.sqrt((log + 1) ** 2 / (time * log))
 
 
 def init(problem: Problem, hyper: Hyperparameters) -> State:
@@ -120,7 +120,7 @@ def update(
 
     statistics = count(state.statistics, trajectory)
     following = state.episode + 1
-    weights = hyper.dual_rate * multipliers / jnp.sqrt(following.astype(policy.dtype))
+    weights = hyper.dual_rate * multipliers * jnp.sqrt(1 / following.astype(policy.dtype))
     policy, values = plan(problem, hyper, statistics, weights)
     return State(statistics, policy, multipliers, values[1:], following), optimistic.info(state.multipliers)
 

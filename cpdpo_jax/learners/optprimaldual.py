@@ -30,6 +30,7 @@ from optax.projections import projection_box
 
 from cpdpo_jax.common.types import Array, Trajectory
 from cpdpo_jax.kernels import truncated_evaluation
+from cpdpo_jax.kernels.cpu.in_place import exponential
 from cpdpo_jax.learners import base, optimistic
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.optimistic import Statistics, count, nothing_seen
@@ -88,7 +89,7 @@ def init(problem: Problem, hyper: Hyperparameters) -> State:
 
 def policy(problem: Problem, hyper: Hyperparameters, state: State) -> jax.Array:
     """pi_t, [L,S,A,B]."""
-    return base.softmax_policy(state.log_weights, problem.action_mask)
+    return base.softmax_policy(state.log_weights, problem.action_mask, exponential)
 
 
 def update(
@@ -105,7 +106,7 @@ def update(
     action_values, values = truncated_evaluation(
         statistics.estimates.transitions,
         visits,
-        base.softmax_policy(log_weights, problem.action_mask),
+        base.softmax_policy(log_weights, problem.action_mask, exponential),
         payoffs,
         optimistic.steps_to_go(payoffs),
     )

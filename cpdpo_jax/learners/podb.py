@@ -26,7 +26,7 @@ from cpdpo_jax.kernels import (
     unrolled_reduce,
 )
 from cpdpo_jax.kernels.accelerator import together
-from cpdpo_jax.kernels.cpu.in_place import changed_if
+from cpdpo_jax.kernels.cpu.in_place import changed_if, exponential, stored
 from cpdpo_jax.learners import base
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.estimates import Estimates, empty, observe, visited_pairs
@@ -130,7 +130,7 @@ def step(
     """
     n_states, n_actions = policy.shape[1:3]
     low, up = occupancy_bounds_in_box(policy, primal.box)
-    bonus = hyper.bonus_scale * exploration_bonus(policy, low, up, hyper.exploration)
+    bonus = stored(hyper.bonus_scale * exploration_bonus(policy, low, up, hyper.exploration))
     dilated = dilated_bonus_in_box(policy, bonus, primal.box, hyper.dilation)  # B_t
     to_go = jnp.flip(jnp.cumsum(jnp.flip(loss, 0), axis=0), 0)  # L_{t,h}, the loss from layer h on
     visited = visited_pairs(trajectory.state, trajectory.action, n_states, n_actions)
@@ -191,7 +191,7 @@ def _renewed(primal: Primal, reads: Any) -> Primal:
 
 def policy(problem: Problem, hyper: Any, state: Any) -> jax.Array:
     """pi_t(a|x) proportional to exp(-eta sum_{tau < t} (Q_hat - B)(x,a)), [L,S,A,B]."""
-    return base.softmax_policy(state.primal.log_weights, problem.action_mask)
+    return base.softmax_policy(state.primal.log_weights, problem.action_mask, exponential)
 
 
 def init(problem: Problem, hyper: Hyperparameters) -> State:

@@ -31,6 +31,7 @@ from optax.projections import projection_box
 
 from cpdpo_jax.common.types import Array, Trajectory
 from cpdpo_jax.kernels import truncated_evaluation, unrolled_sum
+from cpdpo_jax.kernels.cpu.in_place import exponential
 from cpdpo_jax.learners import base, optimistic, optprimaldual
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.optprimaldual import State
@@ -100,7 +101,7 @@ def update(
     action_values, values = truncated_evaluation(
         statistics.estimates.transitions,
         visits,
-        base.softmax_policy(log_weights, problem.action_mask),
+        base.softmax_policy(log_weights, problem.action_mask, exponential),
         jnp.concatenate([payoffs, psi[None]]),
         jnp.concatenate([jnp.broadcast_to(to_go, (*to_go.shape[:2], *log_actions.shape)), entropy_ceiling]),
     )

@@ -35,6 +35,7 @@ from optax.projections import projection_non_negative
 
 from cpdpo_jax.common.types import Array, Trajectory
 from cpdpo_jax.kernels import truncated_evaluation, unrolled_sum
+from cpdpo_jax.kernels.cpu.in_place import exponential, stored
 from cpdpo_jax.learners import base, optimistic
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.estimates import Estimates, empty, observe, visited_pairs, visited_rows
@@ -99,7 +100,7 @@ def root_sum_of(counts: jax.Array, dtype: Any, axis: int) -> jax.Array:
     at = (slice(None),) * axis
     n = unrolled_sum(counts.shape[axis], lambda y: counts[*at, y])
     total = unrolled_sum(counts.shape[axis], lambda y: jnp.sqrt(counts[*at, y].astype(dtype)))
-    return total / jnp.sqrt(jnp.maximum(n, 1).astype(dtype))
+    return total * jnp.sqrt(1 / jnp.maximum(n, 1).astype(dtype))
 
 
 def bonus(problem: Problem, hyper: Hyperparameters, visits: jax.Array, root_sum: jax.Array) -> jax.Array:
@@ -130,7 +131,7 @@ def evaluate(
     """
     seen = state.estimates
     visits = jnp.maximum(seen.visits, 1).astype(policy.dtype)
-    mean, width = seen.payoff_sum / visits, bonus(problem, hyper, visits, state.root_sum)
+    mean, width = seen.payoff_sum / visits, stored(bonus(problem, hyper, visits, state.root_sum))
     information = surprise(state.log_weights, problem.action_mask)
     entropy = tau * unrolled_sum(policy.shape[2], lambda a: policy[:, :, a] * information[:, :, a])
     reward = mean[:1] + width + entropy_to_come(seen.transitions, visits, entropy)
@@ -156,7 +157,7 @@ def init(problem: Problem, hyper: Hyperparameters) -> State:
 
 def policy(problem: Problem, hyper: Hyperparameters, state: State) -> jax.Array:
     """pi_t, [L,S,A,B]."""
-    return base.softmax_policy(state.log_weights, problem.action_mask)
+    return base.softmax_policy(state.log_weights, problem.action_mask, exponential)
 
 
 def update(

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cpdpo_jax.common.machine import no_garbage_collection
 from cpdpo_jax.learners.base import Learner
 from cpdpo_jax.learners.checking import shape_faults
 from cpdpo_jax.simulation import compiled_loop, host_loop, watched_loop
@@ -132,7 +133,8 @@ def compile_block(plan: LearnerPlan, lane: LaneIndex) -> None:
     for phase in plan.phases[:2]:  # later phases have the shapes of the second
         inputs = lane_inputs(plan, lane, phase, np.asarray(plan.problem.slater_margin)[lane.instance])
         try:
-            advance(phase.learner, plan.cmdp.noise, inputs, begin(phase.learner, inputs), 0, 0)
+            with no_garbage_collection():
+                advance(phase.learner, plan.cmdp.noise, inputs, begin(phase.learner, inputs), 0, 0)
         except Exception:
             _explain_shapes(phase.learner, inputs)
             raise

@@ -32,6 +32,7 @@ from cpdpo_jax.simulation.randomness import init_key, uniforms, update_key
 from cpdpo_jax.simulation.rollout import Model, rollout, summed
 
 STRETCH = 64  # episodes of a loop whose length an accelerator's host knows: it waits once in so many
+MANY_LANES = 64  # of a block; with fewer the CPU's compiler is told to unroll less
 SUM_TOLERANCE = 1e-3  # of the probabilities of a state: far above float32's rounding
 
 
@@ -199,20 +200,23 @@ def advance(learner: Learner, noise: str, lanes: LaneInputs, state: LoopState, f
 
     On an accelerator in loops of `STRETCH` episodes, and what is left over one by one; a call of none compiles both.
     """
-    noise = summed(noise, last)
+    noise, run = summed(noise, last), program(lanes)
     if not for_accelerator():
-        return program()(learner, noise, lanes, state, first, last)[0]
+        return run(learner, noise, lanes, state, first, last)[0]
     middle = last - (last - first) % STRETCH
     if first < middle or first == last:
-        state = program()(learner, noise, lanes, state, first, middle, STRETCH)[0]
+        state = run(learner, noise, lanes, state, first, middle, STRETCH)[0]
     if middle < last or first == last:
-        state = program()(learner, noise, lanes, state, middle, last)[0]
+        state = run(learner, noise, lanes, state, middle, last)[0]
     return state
 
 
-def program() -> Any:
-    """`advance_whole`, compiled; on a CPU, unless its accelerations are off, for vectors as wide as it has."""
-    return _for_cpu if cpu_acceleration_enabled() else _plain
+def program(lanes: LaneInputs) -> Any:
+    """`advance_whole`, compiled; on a CPU, unless its accelerations are off, as is best for so many lanes."""
+    if not cpu_acceleration_enabled():
+        return _plain
+    few = lanes.keys.shape[-1] < MANY_LANES and lanes.problem.action_mask.shape[1] <= WIDEST_OF_XLA
+    return _of_few_lanes if few else _of_many_lanes
 
 
 def call_multiple() -> int:
@@ -261,9 +265,17 @@ def _advance_in_pieces(learner: Learner, *arguments: Any) -> tuple[LoopState, An
 
 _AS_JITTED: Any = {"static_argnums": (0, 5), "donate_argnums": 2}  # noise, stretch; state
 _plain = LearnerProgram(advance_whole, **_AS_JITTED)
-# vectors of 512 bits, not 256: a fifth less time on a CPU that has them (not inside another jit, for its options)
-_WIDE: Any = {"compiler_options": {"xla_cpu_prefer_vector_width": 512}} | _AS_JITTED
-_for_cpu = LearnerProgram(advance_whole, otherwise=LearnerProgram(_advance_in_pieces, **_WIDE), **_WIDE)
+
+
+def _for_cpu(**compiler_options: Any) -> LearnerProgram:
+    """For a CPU's vectors of 512 bits, not 256: a fifth less time where it has them (not inside another jit)."""
+    options = _AS_JITTED | {"compiler_options": {"xla_cpu_prefer_vector_width": 512} | compiler_options}
+    return LearnerProgram(advance_whole, otherwise=LearnerProgram(_advance_in_pieces, **options), **options)
+
+
+_of_many_lanes = _for_cpu()
+# LLVM's third level unrolls a loop over few lanes before it looks for vectors in it, and then finds none
+_of_few_lanes = _for_cpu(xla_backend_optimization_level=2)
 
 
 def replay(

@@ -1,8 +1,9 @@
 """Lanes: the (instance, setting, seed) of each run in a block, how a plan is cut into blocks, and their arrays.
 
 Results do not depend on how lanes are cut into blocks: draws are a function of the lane alone, and every block is
-padded to a multiple of `LANE_MULTIPLE`, so that each lane is computed by vector code (tests compare blocks of 32 and 64
-lanes, bit by bit). Learners that run on the host have narrow blocks without padding.
+padded to a multiple of `LANE_MULTIPLE`, or to one vector for this package's learners, so that each lane is computed by
+vector code (tests compare blocks of 16, 32 and 64 lanes, bit by bit). Learners that run on the host have narrow blocks
+without padding.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ import numpy as np
 from cpdpo_jax.kernels.cpu.choice import LANES as VECTOR
 from cpdpo_jax.kernels.cpu.choice import WIDEST_OF_XLA
 from cpdpo_jax.kernels.cpu.switch import cpu_acceleration_enabled
-from cpdpo_jax.kernels.loops import written_out
 from cpdpo_jax.learners import settings
 from cpdpo_jax.learners.fixed import KnownPolicy
 from cpdpo_jax.simulation import randomness
@@ -28,7 +28,7 @@ from cpdpo_jax.simulation.plan import LearnerPlan, Phase
 from cpdpo_jax.simulation.programs import is_ours
 from cpdpo_jax.simulation.rollout import make_model
 
-LANE_MULTIPLE = 32  # narrower blocks are unrolled by the compiler, and then rounded otherwise
+LANE_MULTIPLE = 32  # a learner that was not tested with 16 might be rounded otherwise there
 HOST_LANES = 4  # most lanes of a block that runs on the host: small, so that the cores end together
 CPU_LANES = 64  # of a block on a CPU: 32 cost a quarter to a half more per lane, 128 no less
 DEVICE_LANES = 4096  # lanes of a block on an accelerator
@@ -90,19 +90,13 @@ def _width(plan: LearnerPlan, count: int, block: int | None, workers: int, platf
         width = whole_rounds(min(lanes_that_fit(plan.cmdp.reward.shape[:3], platform), math.ceil(count / workers)))
     else:
         width = math.ceil(block / LANE_MULTIPLE) * LANE_MULTIPLE
-    if block is None and platform == "cpu" and plan.cmdp.n_states > WIDEST_OF_XLA:  # see `kernels.cpu`
+    if block is None and platform == "cpu":
         real = min(width, math.ceil(count / workers))
-        return (VECTOR if real <= VECTOR and _has_no_sums_of_its_own(plan) else width), real
+        if real <= VECTOR and is_ours(plan.learner) and cpu_acceleration_enabled():
+            return VECTOR, VECTOR if plan.cmdp.n_states <= WIDEST_OF_XLA else real
+        if plan.cmdp.n_states > WIDEST_OF_XLA:  # padding costs little there: see `kernels.cpu`
+            return width, real
     return width, width
-
-
-def _has_no_sums_of_its_own(plan: LearnerPlan) -> bool:
-    """Whether all long sums of an episode are numba's, whose rounding does not depend on the lanes of a block.
-
-    XLA's may (see `LANE_MULTIPLE`). So it is for this package's learners in wide layers: all results of ten, both
-    presets, 9 to 30 states, had the same bits in blocks of 16 and 32. Of others nothing is known.
-    """
-    return is_ours(plan.learner) and not written_out(plan.cmdp.reward.shape[:3]) and cpu_acceleration_enabled()
 
 
 def bytes_per_lane(shape: Sequence[int]) -> int:

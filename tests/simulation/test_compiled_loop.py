@@ -89,14 +89,14 @@ def test_the_smallest_shapes_compile_and_run(layers, states, actions):
     assert np.isfinite(run.sums.strong).all()
 
 
-@pytest.mark.parametrize("n_lanes", [32, 64])
+@pytest.mark.parametrize("n_lanes", [16, 32, 64])
 def test_the_loop_of_cpdpo_is_compiled_as_one_function(n_lanes, monkeypatch):
     """Without the way out for what XLA has no code for: a fused reduction would need it at 64 lanes, and be slower."""
-    monkeypatch.setattr(compiled_loop._for_cpu, "_otherwise", None)
     learner, cmdp = replace(cpdpo.LEARNER, name="whole"), random_cmdp(5, 5, 3, 2, seed=5)
     given = lanes_for(learner, cmdp, episodes=1000, preset="tuned", rho=0.5, dtype=np.float32, n_lanes=n_lanes)
-    state = compiled_loop.begin(learner, given)
-    assert "xla_cpu_small_call" in compiled_loop.program().lower(learner, "bernoulli", given, state, 0, 1).as_text()
+    state, program = compiled_loop.begin(learner, given), compiled_loop.program(given)
+    monkeypatch.setattr(program, "_otherwise", None)
+    assert "xla_cpu_small_call" in program.lower(learner, "bernoulli", given, state, 0, 1).as_text()
     run = compiled_loop.advance(learner, "bernoulli", given, state, 0, 3)
     assert (np.asarray(run.played.first_improper) == -1).all()
 

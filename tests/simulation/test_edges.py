@@ -74,7 +74,7 @@ def test_a_platform_that_is_not_there_is_one_sentence():
 
 def test_programs_go_with_their_learner(cmdp):
     """Else every learner object would keep some megabytes for ever."""
-    kept = [blocks._compiled_begin, blocks._compiled_policy, compiled_loop.program()]
+    kept = [blocks._compiled_begin, blocks._compiled_policy, compiled_loop._of_few_lanes]
     gc.collect()
     before = [len(one) for one in kept]
     for i in range(3):

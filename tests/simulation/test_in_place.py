@@ -15,7 +15,7 @@ from cpdpo_jax.simulation import compiled_loop
 def test_an_episode_copies_no_large_array(learner):
     """None of the arrays with an entry for every pair and next state, and no confidence set."""
     given = block.start(Size(3, 4, 2, 2), 64, learner)
-    text = compiled_loop.program().lower(*given[:4], 0, 9).compile().as_text()
+    text = compiled_loop.program(given[2]).lower(*given[:4], 0, 9).compile().as_text()
     inside = text[: text.index("ENTRY")]
     assert "while(" in inside
     copied = re.findall(r"= \w+\[2,4,2,4,64\][^=]* copy\(", inside)

@@ -19,7 +19,7 @@ def device(size: Size, lanes: int) -> dict[str, Any]:
     """Kernels per episode, and bytes per seed."""
     block = blocks.start(size, lanes)
     with cpu_acceleration(False):  # as for a GPU
-        lowered = compiled_loop.program().lower(block.learner, block.noise, block.lanes, block.state, 0, 1)
+        lowered = compiled_loop.program(block.lanes).lower(block.learner, block.noise, block.lanes, block.state, 0, 1)
         program = lowered.compile()
     count, _ = one_turn(program.as_text() or "")
     scratch = getattr(program.memory_analysis(), "temp_size_in_bytes", None)

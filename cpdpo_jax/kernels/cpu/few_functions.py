@@ -133,7 +133,7 @@ def _evaluate(operations: list[_Operation], results: list[_Value], values: dict[
         if inside:
             _run_function(inside, _used(later, results), values)
         for operation in calls:
-            _run([operation], values)
+            _run(operation, values)
 
 
 def _used(operations: Iterable[_Operation], results: list[_Value]) -> set[_Value]:
@@ -143,34 +143,39 @@ def _used(operations: Iterable[_Operation], results: list[_Value]) -> set[_Value
 def _run_function(operations: list[_Operation], used: set[_Value], values: dict[_Value, Any]) -> None:
     made = {one for operation in operations for one in operation.makes}
     outside = dict.fromkeys(one for operation in operations for one in operation.reads if one not in made)
-    constants = {one: one.array for one in outside if one.is_constant}  # XLA may compute with them
-    reads = [one for one in outside if one not in constants]
+    constants = [one for one in outside if one.is_constant]  # XLA may compute with them
+    reads = [one for one in outside if not one.is_constant]
     gives = [one for operation in operations for one in operation.makes if one in used]
-
-    def inside(given: list[Any]) -> list[Any]:
-        here = constants | dict(zip(reads, given, strict=True))
-        _run(operations, here)
-        return [here[one] for one in gives]
-
-    values |= dict(zip(gives, one_function(inside, [values[one] for one in reads]), strict=True))
+    program = _program(operations, constants, reads, gives)
+    values |= dict(zip(gives, one_function(program, [values[one] for one in reads]), strict=True))
 
 
-def _run(operations: list[_Operation], values: dict[_Value, Any]) -> None:
+def _run(operation: _Operation, values: dict[_Value, Any]) -> None:
+    """One operation by itself."""
+    reads = list(dict.fromkeys(operation.reads))
+    function = jax.extend.core.jaxpr_as_fun(_program([operation], [], reads, operation.makes))
+    values |= dict(zip(operation.makes, function(*(values[one] for one in reads)), strict=True))
+
+
+def _program(operations: list[_Operation], constants: list[_Value], reads: list[_Value], gives: list[_Value]) -> Any:
+    """The operations as a program of their own: what was traced is not traced again, only given new names.
+
+    (A function that is called twice has the same names inside both times.)
+    """
+    core, names = jax.extend.core, {}
+
+    def name(value: _Value, atom: Any) -> Any:
+        return names.setdefault(value, core.Var(atom.aval))
+
+    equations = []
     for operation in operations:
-        answers = _function_of(operation.equation)(*(values[one] for one in operation.reads))
-        values |= dict(zip(operation.makes, answers, strict=True))
-
-
-def _function_of(equation: Any) -> Callable[..., list[Any]]:
-    """One operation as a function of all that it reads."""
-    core = jax.extend.core
-    reads = list(dict.fromkeys(atom for atom in equation.invars if not hasattr(atom, "val")))
-    about = core.DebugInfo("one operation", equation.primitive.name, ("",) * len(reads), ("",) * len(equation.outvars))
-    program = core.Jaxpr((), reads, equation.outvars, [equation], debug_info=about)
-    function = core.jaxpr_as_fun(core.ClosedJaxpr(program, ()))
-
-    def run(*given: Any) -> list[Any]:
-        known = {atom: one for atom, one in zip(equation.invars, given, strict=True) if not hasattr(atom, "val")}
-        return function(*(known[atom] for atom in reads))
-
-    return run
+        equation = operation.equation
+        read = zip(operation.reads, equation.invars, strict=True)
+        invars = [atom if hasattr(atom, "val") else name(value, atom) for value, atom in read]
+        outvars = [name(value, atom) for value, atom in zip(operation.makes, equation.outvars, strict=True)]
+        equations.append(equation.replace(invars=invars, outvars=outvars))
+    about = core.DebugInfo("operations", "between two calls", ("",) * len(reads), ("",) * len(gives))
+    constvars, invars, outvars = ([names[one] for one in some] for some in (constants, reads, gives))
+    return core.ClosedJaxpr(
+        core.Jaxpr(constvars, invars, outvars, equations, debug_info=about), [one.array for one in constants]
+    )

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from cpdpo_jax.kernels.cpu.choice import with_rules
 from cpdpo_jax.kernels.cpu.switch import cpu_acceleration_enabled
 
+FEW_LANES = 16
 Change = Callable[[Any, Any], Any]  # the new state of (state, reads); it closes over no traced array
 
 
@@ -27,6 +28,14 @@ def stored(array: jax.Array) -> jax.Array:
     if not cpu_acceleration_enabled() or not array.size:
         return array
     return changed(lambda _, array: array, jnp.zeros_like(array), array)
+
+
+def exponential(array: jax.Array) -> jax.Array:
+    """exp(array), of few lanes in one long loop: LLVM unrolls a loop over 16 before it would make vectors of it."""
+    if not cpu_acceleration_enabled() or not array.size or array.shape[-1] > FEW_LANES:
+        return jnp.exp(array)
+    flat = array.reshape(-1)
+    return changed(lambda _, flat: jnp.exp(flat), jnp.zeros_like(flat), flat).reshape(array.shape)
 
 
 def changed(change: Change, state: Any, reads: Any) -> Any:

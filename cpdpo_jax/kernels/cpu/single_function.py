@@ -38,19 +38,20 @@ def single_cpu_function(loop: Any, carry: Any) -> tuple[Any, Any]:
     return jax.tree.unflatten(structure, results), reads
 
 
-def one_function(function: Any, arguments: list[jax.Array]) -> Any:
-    """function(arguments) as one function of machine code, or as it is if that can not be.
+def one_function(program: Any, arguments: list[jax.Array]) -> Any:
+    """What a traced program makes of its arguments, as one function of machine code, or as it is if that can not be.
 
     As for a loop, what it reads is returned and in use afterwards, if only by a barrier, which costs nothing.
     """
+    function = jax.extend.core.jaxpr_as_fun(program)
 
     @jax.jit
     def inside(arguments: list[jax.Array]) -> Any:
         with set_xla_metadata(inlineable="true"):
-            return function(arguments), arguments
+            return function(*arguments), arguments
 
-    if not all(array.size for array in arguments) or not _takes(jax.make_jaxpr(function)(arguments)):
-        return function(arguments)
+    if not all(array.size for array in arguments) or not _takes(program):
+        return function(*arguments)
     with set_xla_metadata(xla_cpu_small_call="true", inlineable="false"):
         answer = inside(arguments)
     return jax.lax.optimization_barrier(answer)[0]
