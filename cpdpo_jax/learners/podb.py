@@ -130,7 +130,8 @@ def step(
     """
     n_states, n_actions = policy.shape[1:3]
     low, up = occupancy_bounds_in_box(policy, primal.box)
-    bonus = stored(hyper.bonus_scale * exploration_bonus(policy, low, up, hyper.exploration))
+    bonus = hyper.bonus_scale * exploration_bonus(policy, low, up, hyper.exploration)
+    bonus = stored(bonus)  # made once, rounded once
     dilated = dilated_bonus_in_box(policy, bonus, primal.box, hyper.dilation)  # B_t
     to_go = jnp.flip(jnp.cumsum(jnp.flip(loss, 0), axis=0), 0)  # L_{t,h}, the loss from layer h on
     visited = visited_pairs(trajectory.state, trajectory.action, n_states, n_actions)

@@ -19,7 +19,6 @@ from cpdpo_jax.kernels.cpu.few_functions import in_few_functions
 from cpdpo_jax.kernels.cpu.in_place import stored
 from cpdpo_jax.kernels.cpu.single_function import single_cpu_function
 from cpdpo_jax.kernels.cpu.switch import cpu_acceleration_enabled
-from cpdpo_jax.kernels.loops import unrolled_reduce, unrolled_sum
 from cpdpo_jax.kernels.sums import compensated_add
 from cpdpo_jax.kernels.target import for_accelerator
 from cpdpo_jax.kernels.values import root_value
@@ -27,13 +26,13 @@ from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.estimates import whole_payoffs
 from cpdpo_jax.simulation import monitor
 from cpdpo_jax.simulation.hoisting import hoisted
+from cpdpo_jax.simulation.played import Played, check_played, nothing_played
 from cpdpo_jax.simulation.programs import LearnerProgram
 from cpdpo_jax.simulation.randomness import init_key, uniforms, update_key
 from cpdpo_jax.simulation.rollout import Model, rollout, summed
 
 STRETCH = 64  # episodes of a loop whose length an accelerator's host knows: it waits once in so many
 MANY_LANES = 64  # of a block; with fewer the CPU's compiler is told to unroll less
-SUM_TOLERANCE = 1e-3  # of the probabilities of a state: far above float32's rounding
 
 
 class LaneInputs(NamedTuple):
@@ -53,14 +52,6 @@ class Sums(NamedTuple):
     strong: Array  # [1+M,B] positive parts of the gaps: strong regret, then strong violations
     weak: Array  # [1+M,B] the gaps with their sign
     multipliers: Array  # [M,B]
-
-
-class Played(NamedTuple):
-    """How far what was played so far was from a policy."""
-
-    sum_error: Array  # [B] the largest |sum_a pi(a|x) - 1| of all episodes and states
-    least: Array  # [B] the least probability; at an action that is not allowed, minus its probability
-    first_improper: Array  # [B] int32, first episode that played no policy; -1: none
 
 
 class LoopState(NamedTuple):
@@ -111,17 +102,6 @@ def _gaps(values: jax.Array, lanes: LaneInputs) -> jax.Array:
     return jnp.where(first, aim - values, values - aim)
 
 
-def _over_all(values: jax.Array, axes: int, combine: Any) -> jax.Array:
-    """The largest or least over the first axes, by halves: XLA has no code for a fused reduction inside a function."""
-    values, rest = values.reshape(-1, *values.shape[axes:]), None
-    while len(values) > 1:
-        half = len(values) // 2
-        if len(values) % 2:
-            rest = values[-1] if rest is None else combine(rest, values[-1])
-        values = combine(values[:half], values[half : 2 * half])
-    return values[0] if rest is None else combine(values[0], rest)
-
-
 def start(learner: Learner, lanes: LaneInputs, t: Array | int) -> Any:
     """The learner's state before episode t, the first of a phase."""
     own = (init_key(lanes.keys, t),) if learner.randomness else ()
@@ -139,7 +119,7 @@ def begin(learner: Learner, lanes: LaneInputs, t: Array | int = 0) -> LoopState:
         gaps=jnp.zeros((1 + n_constraints, n_lanes), dtype),
         info=Info(jnp.zeros((n_constraints, n_lanes), dtype), count, count if learner.extra_knowledge else None),
         first_bad=jnp.full(n_lanes, -1, jnp.int32),
-        played=Played(jnp.zeros(n_lanes, dtype), jnp.ones(n_lanes, dtype), jnp.full(n_lanes, -1, jnp.int32)),
+        played=nothing_played(n_lanes, dtype),
         watch=monitor.start(learner.analysis, n_lanes, dtype) if lanes.truth and learner.analysis else None,
     )
     return jax.tree.map(jnp.copy, state)
@@ -178,21 +158,6 @@ def episode_of(
     if for_accelerator():
         return hoisted(one, lanes, like, jnp.int32(0))
     return in_few_functions(partial(one, lanes)) if few_functions else partial(one, lanes)
-
-
-def check_played(before: Played, policy: jax.Array, mask: jax.Array, t: jax.Array) -> Played:
-    """Take episode t's policy into account; policy and mask [L,S,A,B]. One that is not finite is `first_bad`'s."""
-    n_actions = policy.shape[2]
-    total = unrolled_sum(n_actions, lambda a: policy[:, :, a])
-    real = unrolled_reduce(n_actions, lambda a: mask[:, :, a], jnp.logical_or)
-    error = _over_all(jnp.abs(total - real.astype(policy.dtype)), 2, jnp.maximum)
-    least = _over_all(jnp.where(mask, policy, -jnp.abs(policy)), 3, jnp.minimum)
-    improper = (before.first_improper < 0) & ((error > SUM_TOLERANCE) | (least < 0))
-    return Played(
-        sum_error=jnp.maximum(before.sum_error, error),
-        least=jnp.minimum(before.least, least),
-        first_improper=jnp.where(improper, t, before.first_improper),
-    )
 
 
 def advance(learner: Learner, noise: str, lanes: LaneInputs, state: LoopState, first: int, last: int) -> LoopState:

@@ -11,6 +11,7 @@ import numpy as np
 from cpdpo_jax.common.types import CMDP
 from cpdpo_jax.learners.base import Analysis
 from cpdpo_jax.simulation import compiled_loop
+from cpdpo_jax.simulation.played import SUM_TOLERANCE, Played
 
 
 class BlockCurves(NamedTuple):
@@ -76,16 +77,14 @@ def write(curves: BlockCurves, at: int, t: int, state: compiled_loop.LoopState) 
         getattr(curves, name)[at][..., bad] = np.nan
 
 
-def refuse_improper(played: compiled_loop.Played, learner: str, describe: Callable[[int], str]) -> None:
+def refuse_improper(played: Played, learner: str, describe: Callable[[int], str]) -> None:
     """Refuse a run in which a lane played what is not a policy: its metrics mean nothing. `describe` names a lane."""
     first = np.asarray(played.first_improper)
     if (first < 0).all():
         return
     lane = int(np.argmin(np.where(first < 0, np.iinfo(np.int32).max, first)))
     error, least = float(np.asarray(played.sum_error)[lane]), float(np.asarray(played.least)[lane])
-    what = (
-        f"the probabilities of a state sum to 1 only up to {error:.3g}" if error > compiled_loop.SUM_TOLERANCE else ""
-    )
+    what = f"the probabilities of a state sum to 1 only up to {error:.3g}" if error > SUM_TOLERANCE else ""
     below = f"a probability is {least:.3g}, or minus that at an action that is not allowed" if least < 0 else ""
     raise ValueError(
         f"learner {learner!r} plays something that is not a policy, first in episode {first[lane] + 1} of "

@@ -15,7 +15,8 @@ import numpy as np
 from cpdpo_jax.common.types import Trajectory
 from cpdpo_jax.exact.lp import evaluate
 from cpdpo_jax.learners.base import Info, Learner
-from cpdpo_jax.simulation.compiled_loop import SUM_TOLERANCE, LaneInputs, LoopState, Played, Sums
+from cpdpo_jax.simulation.compiled_loop import LaneInputs, LoopState, Sums
+from cpdpo_jax.simulation.played import SUM_TOLERANCE, Played
 from cpdpo_jax.simulation.randomness import init_key, threefry2x32, update_key
 from cpdpo_jax.simulation.rollout import sample
 
@@ -132,7 +133,7 @@ def _advance_lane(
 
 
 def _check_played(before: Played, policy: np.ndarray, mask: np.ndarray, t: int) -> Played:
-    """`compiled_loop.check_played` for one lane."""
+    """`played.check_played` for one lane."""
     error = np.abs(policy.sum(axis=2) - mask.any(axis=2)).max()
     least = np.where(mask, policy, -np.abs(policy)).min()
     improper = before.first_improper < 0 and (error > SUM_TOLERANCE or least < 0)

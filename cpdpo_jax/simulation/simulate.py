@@ -39,8 +39,7 @@ def simulate(
     cmdp         an environment's name, a CMDP, a batch (`stack`), or a list of one shape
     seeds        how many (0, 1, ...), or which; a seed's luck depends on (key, instance's position, seed) alone
     hparams      "tuned", "theory", values or a grid (see `learners.settings`), or a dict of those by learner's name
-    block        lanes per call to a device; None fits the cache. Results do not depend on it but for rounding at some
-                 sizes (docs/metrics.md): give the same width to compare bit by bit.
+    block        lanes per call to a device; None fits the cache. Results do not depend on it (docs/metrics.md)
     progress     show a bar with the time left, on a terminal
     @OPTIONS
 
