@@ -54,7 +54,7 @@ def standard_promotion(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def fast_compile(monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulations of this process are compiled without optimising, for tests of what stands around them."""
-    monkeypatch.setattr(compiled_loop, "program", _fast_program)
+    monkeypatch.setattr(compiled_loop, "program", lambda lanes: _fast_program())
 
 
 @cache

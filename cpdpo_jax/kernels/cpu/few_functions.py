@@ -141,26 +141,23 @@ def _used(operations: Iterable[_Operation], results: list[_Value]) -> set[_Value
 
 
 def _run_function(operations: list[_Operation], used: set[_Value], values: dict[_Value, Any]) -> None:
-    made = {one for operation in operations for one in operation.makes}
-    outside = dict.fromkeys(one for operation in operations for one in operation.reads if one not in made)
-    constants = [one for one in outside if one.is_constant]  # XLA may compute with them
-    reads = [one for one in outside if not one.is_constant]
+    """All of them as one function."""
     gives = [one for operation in operations for one in operation.makes if one in used]
-    program = _program(operations, constants, reads, gives)
+    program, reads = _program(operations, gives)
     values |= dict(zip(gives, one_function(program, [values[one] for one in reads]), strict=True))
 
 
 def _run(operation: _Operation, values: dict[_Value, Any]) -> None:
     """One operation by itself."""
-    reads = list(dict.fromkeys(operation.reads))
-    function = jax.extend.core.jaxpr_as_fun(_program([operation], [], reads, operation.makes))
-    values |= dict(zip(operation.makes, function(*(values[one] for one in reads)), strict=True))
+    program, reads = _program([operation], operation.makes)
+    results = jax.extend.core.jaxpr_as_fun(program)(*(values[one] for one in reads))
+    values |= dict(zip(operation.makes, results, strict=True))
 
 
-def _program(operations: list[_Operation], constants: list[_Value], reads: list[_Value], gives: list[_Value]) -> Any:
-    """The operations as a program of their own: what was traced is not traced again, only given new names.
+def _program(operations: list[_Operation], gives: list[_Value]) -> tuple[Any, list[_Value]]:
+    """The operations as a program of their own, and what it reads; constants are part of it: XLA computes with them.
 
-    (A function that is called twice has the same names inside both times.)
+    What was traced is not traced again, it only gets new names: a function called twice has the same ones inside.
     """
     core, names = jax.extend.core, {}
 
@@ -174,8 +171,10 @@ def _program(operations: list[_Operation], constants: list[_Value], reads: list[
         invars = [atom if hasattr(atom, "val") else name(value, atom) for value, atom in read]
         outvars = [name(value, atom) for value, atom in zip(operation.makes, equation.outvars, strict=True)]
         equations.append(equation.replace(invars=invars, outvars=outvars))
+    made = {one for operation in operations for one in operation.makes}
+    constants = [one for one in names if one.is_constant]
+    reads = [one for one in names if one not in made and not one.is_constant]
     about = core.DebugInfo("operations", "between two calls", ("",) * len(reads), ("",) * len(gives))
     constvars, invars, outvars = ([names[one] for one in some] for some in (constants, reads, gives))
-    return core.ClosedJaxpr(
-        core.Jaxpr(constvars, invars, outvars, equations, debug_info=about), [one.array for one in constants]
-    )
+    jaxpr = core.Jaxpr(constvars, invars, outvars, equations, debug_info=about)
+    return core.ClosedJaxpr(jaxpr, [one.array for one in constants]), reads
