@@ -20,7 +20,7 @@ from jax import lax
 
 MAX_UNROLLED_STATES = 8  # layers up to this width have sums over pairs of next states unrolled
 MAX_BREAKPOINTS = 10  # states of a layer whose breakpoints are unrolled, wider ones loop over them; see `written_out`
-MAX_WRITTEN_OUT = 4000  # layers times actions times pairs of states: 10 x 10 x 4, which compiles in some 10 s
+MAX_WRITTEN_OUT = 4000  # layers times actions times pairs of states: 10 x 10 x 4, which compiles in some 8 s
 
 MAX_STATES_OF_UNROLLED_LAYERS = 32  # the scan over layers wider than this stays a loop
 

@@ -30,7 +30,8 @@ from cpdpo_jax.simulation.rollout import make_model
 
 LANE_MULTIPLE = 32  # a learner that was not tested with 16 might be rounded otherwise there
 HOST_LANES = 4  # most lanes of a block that runs on the host: small, so that the cores end together
-CPU_LANES = 64  # of a block on a CPU: 32 cost a quarter to a half more per lane, 128 no less
+CPU_LANES = 64  # of a block on a CPU: 32 cost up to a half more per lane, 128 no less
+CPU_COUNTS = 2**22  # bytes of their counts that a core's caches keep; with more, 32 lanes take half of the time per lane
 DEVICE_LANES = 4096  # lanes of a block on an accelerator
 
 
@@ -106,9 +107,10 @@ def bytes_per_lane(shape: Sequence[int]) -> int:
 
 
 def lanes_that_fit(shape: Sequence[int], platform: str) -> int:
-    """The most lanes of a block: `CPU_LANES`, or on an accelerator those that half of its memory holds."""
+    """The most lanes of a block: on a CPU what its caches hold, on an accelerator what half of its memory does."""
     if platform == "cpu":
-        return CPU_LANES
+        n_layers, n_states, n_actions = shape
+        return CPU_LANES if 4 * CPU_LANES * n_layers * n_states**2 * n_actions <= CPU_COUNTS else LANE_MULTIPLE
     memory = _device_memory()
     return DEVICE_LANES if memory is None else min(DEVICE_LANES, memory // 2 // bytes_per_lane(shape))
 
