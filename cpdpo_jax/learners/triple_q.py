@@ -112,7 +112,7 @@ def learn(problem: Problem, hyper: Hyperparameters, state: State, trajectory: Tr
     bonus = jnp.sqrt(hyper.transition_confidence * log_term(problem) * n_layers**2 * rate) / 4
     payoff = jnp.concatenate([trajectory.reward[None], 1 - trajectory.cost])
     ahead = jnp.concatenate([old[:, 1:], jnp.zeros_like(old[:, :1])], axis=1)
-    new = (1 - rate) * old + rate * (payoff + ahead + bonus)
+    new = old + rate * (payoff + ahead + bonus - old)
     return State(
         tables=jnp.where(visited, new[:, :, None, None], state.tables),
         visits=state.visits + visited.astype(jnp.int32),

