@@ -1,7 +1,7 @@
 """A seed has the same bits in blocks of 16, 32 and 64 lanes, of which 64 are compiled with other options.
 
-All learners with CPDPO_LONG_TESTS=1: what a compiler rounds is its own, and a new one may find a sum that is not written
-as `kernels/cpu/README.md` says.
+All learners with CPDPO_LONG_TESTS=1: what a compiler rounds is its own affair, and a new one may find a sum that is not
+written as `kernels/cpu/README.md` says.
 """
 
 from __future__ import annotations
