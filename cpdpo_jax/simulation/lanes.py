@@ -31,7 +31,7 @@ from cpdpo_jax.simulation.rollout import make_model
 LANE_MULTIPLE = 32  # a learner that was not tested with 16 might be rounded otherwise there
 HOST_LANES = 4  # most lanes of a block that runs on the host: small, so that the cores end together
 CPU_LANES = 64  # of a block on a CPU: 32 cost up to a half more per lane, 128 no less
-CPU_COUNTS = 2**22  # bytes of their counts that the caches keep; with more, 32 lanes take half of the time per lane
+CPU_COUNTS = 2**23  # bytes of their counts that the caches keep; with more, 32 lanes take half of the time per lane
 DEVICE_LANES = 4096  # lanes of a block on an accelerator
 
 
