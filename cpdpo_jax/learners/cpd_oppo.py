@@ -116,7 +116,7 @@ def rate(problem: Problem, hyper: Hyperparameters, state: State) -> jax.Array:
         hyper.patience > 0, eta * (1 + hyper.dual_cap * n_constraints) / (1 + state.cap * n_constraints), eta
     )
     span = n_layers * (1 + state.cap * n_constraints)  # the largest range that Q can have
-    horizon = jnp.sqrt(problem.episodes)
+    horizon = jnp.sqrt(problem.episodes)  # below no quotient by a root: see `kernels/cpu/README.md`
     falling = eta * horizon * jnp.sqrt(1 / (state.episodes + 1).astype(state.cap.dtype))
     adapted = eta * span * horizon * jnp.sqrt(1 / (span**2 + state.range_sum))
     return jnp.where(hyper.adaptive_rate > 0, adapted, jnp.where(hyper.anytime > 0, falling, eta))

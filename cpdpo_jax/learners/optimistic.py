@@ -204,7 +204,10 @@ def steps_to_go(payoffs: jax.Array) -> jax.Array:
 
 def lagrangian(action_values: jax.Array, multipliers: jax.Array) -> jax.Array:
     """Q = Q^r - sum_i lambda_i Q^{g_i}: [1+M,...,B], [M,B] -> [...,B]."""
-    return action_values[0] - unrolled_sum(len(multipliers), lambda i: multipliers[i] * action_values[1 + i])
+    total = action_values[0]
+    for i in range(len(multipliers)):
+        total = total - multipliers[i] * action_values[1 + i]
+    return total
 
 
 def info(multipliers: jax.Array) -> Info:

@@ -96,7 +96,7 @@ def margin(problem: Problem, hyper: Hyperparameters, time: jax.Array) -> jax.Arr
     """eps_t = tightening (l + 1) / sqrt(t l), [B]."""
     n_layers = problem.action_mask.shape[0]
     log = jnp.log(16 * problem.n_states**2 * problem.n_actions * n_layers * time / problem.delta)
-    return hyper.tightening * jnp.sqrt((log + 1) ** 2 / (time * log))  # no quotient by a root: see `kernels/cpu`
+    return hyper.tightening * jnp.sqrt((log + 1) ** 2 / (time * log))  # no quotient by a root: `kernels/cpu/README.md`
 
 
 def init(problem: Problem, hyper: Hyperparameters) -> State:

@@ -86,7 +86,7 @@ def update(
     """pi_{t+1} and lambda_{t+1}, then episode t is counted, then pi_{t+1} is evaluated."""
     ascent = hyper.policy_rate * state.action_values
     log_weights = base.recentred(state.log_weights + ascent, problem.action_mask)
-    kept = (1 - hyper.dual_rate * hyper.regularisation) * state.multipliers
+    kept = state.multipliers - hyper.dual_rate * hyper.regularisation * state.multipliers
     descent = hyper.dual_rate * (state.cost_values - problem.threshold)
     multipliers = projection_box(kept + descent, 0, hyper.dual_cap)
 

@@ -107,8 +107,8 @@ def bonus(problem: Problem, hyper: Hyperparameters, visits: jax.Array, root_sum:
     """b, [L,S,A,B], of n >= 1 visits [L,S,A,B] and sum_y sqrt(P_hat(y)) [L-1,S,A,B]."""
     union = 48 * problem.n_states**2 * problem.n_actions * visits.shape[0] / problem.delta
     per_visit = (2 * jnp.log(jnp.log(jnp.maximum(2 * visits, np.e))) + 2 * jnp.log(union)) / visits
-    squared = hyper.transition_confidence * per_visit[:-1]
-    of_transitions = jnp.sqrt(squared) * root_sum + 5 * squared
+    root = jnp.sqrt(hyper.transition_confidence * per_visit[:-1])
+    of_transitions = jnp.abs(root * (root_sum + 5 * root))  # abs: a product, rounded before it is added
     width = jnp.sqrt(hyper.payoff_confidence * per_visit)
     return width + jnp.concatenate([of_transitions, jnp.zeros_like(visits[-1:])])
 
@@ -173,10 +173,10 @@ def update(
     action_values, cost_values = evaluate(problem, hyper, counted, policy, tau)
 
     ascent = policy_rate * optimistic.lagrangian(action_values, state.multipliers)
-    kept = (1 - jnp.minimum(1, policy_rate * tau)) * state.log_weights
+    kept = state.log_weights - jnp.minimum(1, policy_rate * tau) * state.log_weights
     log_weights = base.recentred(kept + ascent, problem.action_mask)
-    descent = dual_rate * (cost_values - problem.threshold)
-    multipliers = projection_non_negative((1 - jnp.minimum(1, dual_rate * tau)) * state.multipliers + descent)
+    kept = state.multipliers - jnp.minimum(1, dual_rate * tau) * state.multipliers
+    multipliers = projection_non_negative(kept + dual_rate * (cost_values - problem.threshold))
     after = State(estimates, root_sum, log_weights, multipliers, state.episodes_done + 1)
     return after, optimistic.info(state.multipliers)
 
