@@ -176,6 +176,17 @@ def advance(learner: Learner, noise: str, lanes: LaneInputs, state: LoopState, f
     return state
 
 
+def stepping(
+    learner: Learner, noise: str, lanes: LaneInputs, state: LoopState, last: int
+) -> Callable[[LoopState, int, int], LoopState]:
+    """`advance` as a function of (state, first, last) alone, for calls of few episodes, none of them after `last`."""
+    if for_accelerator():
+        return partial(advance, learner, noise, lanes)
+    noise = summed(noise, last)
+    run = program(lanes).ready(learner, noise, lanes, state, 0, last)
+    return lambda state, first, last: run(noise, lanes, state, first, last)[0]
+
+
 def program(lanes: LaneInputs) -> Any:
     """`advance_whole`, compiled; on a CPU, unless its accelerations are off, as is best for so many lanes."""
     if not cpu_acceleration_enabled():

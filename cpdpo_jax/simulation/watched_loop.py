@@ -22,10 +22,13 @@ def advance(learner: Learner, noise: str, lanes: LaneInputs, state: LoopState, f
     if first == last:
         _look(learner, lanes, _copied(state.learner), state, watch)
         state = compiled_loop.advance(learner, noise, unwatched, state, first, last)
+        return state._replace(watch=watch)
+    advance_to = compiled_loop.stepping(learner, noise, unwatched, state, last)
+    look = _look.ready(learner, lanes, state.learner, state, watch)
     for t in range(first, last):
-        before = _copied(state.learner)  # what `advance` is handed is gone
-        state = compiled_loop.advance(learner, noise, unwatched, state, t, t + 1)
-        watch = _look(learner, lanes, before, state, watch)
+        before = _copied(state.learner)  # what `advance_to` is handed is gone
+        state = advance_to(state, t, t + 1)
+        watch = look(lanes, before, state, watch)
     return state._replace(watch=watch)
 
 

@@ -18,6 +18,8 @@ from cpdpo_jax.kernels.cpu import handlers
 from cpdpo_jax.kernels.cpu.frame import KNOWN
 from cpdpo_jax.kernels.cpu.switch import warn_once
 
+Target = tuple[str, str, tuple[bool, ...]]  # a kernel: its name, precision, and form
+
 
 def runtime_version() -> tuple[int, int]:
     """(major, minor) of the C interface of the jaxlib that is installed, as its header says."""
@@ -32,12 +34,28 @@ def runtime_version() -> tuple[int, int]:
 
 def prepare(name: str, dtype: np.dtype) -> Any:
     """The kernel of that name, compiled for a precision: raises whatever stands in its way."""
+    _check_version()
+    _target("visited_rows" if name in _OF_SEVERAL_FORMS else name, dtype)  # those are made for the sizes of a call
+    return _CALLS[name]
+
+
+def targets_in(executable: bytes) -> list[Target]:
+    """The kernels that a compiled program calls, of those that are known."""
+    return [target for name, target in sorted(_TARGETS.items()) if name.encode() in executable]
+
+
+def make_known(targets: list[Target]) -> None:
+    """Compile these kernels for a program that was compiled elsewhere, and make them known to XLA."""
+    _check_version()
+    for name, dtype, form in targets:
+        _target(name, np.dtype(dtype), *form)
+
+
+def _check_version() -> None:
     if runtime_version() not in KNOWN:
         known = " and ".join(f"{major}.{minor}" for major, minor in KNOWN)
         installed = ".".join(map(str, runtime_version()))
         raise RuntimeError(f"XLA's C interface is version {installed}, these kernels know {known}")
-    _target("visited_rows" if name in _OF_SEVERAL_FORMS else name, dtype)  # those are made for the sizes of a call
-    return _CALLS[name]
 
 
 @functools.cache
@@ -48,6 +66,7 @@ def _target(name: str, dtype: np.dtype, *form: bool) -> str:
     _KEPT.append(compiled)
     target = "_".join(["cpdpo_jax", name, str(dtype), *(str(int(one)) for one in form)])
     jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(compiled.ctypes), platform="cpu")
+    _TARGETS[target] = name, str(dtype), form
     return target
 
 
@@ -67,6 +86,7 @@ def _compiled(handler: Any) -> Any:
 
 
 _KEPT: list[Any] = []  # the machine code must outlive the programs that call it
+_TARGETS: dict[str, Target] = {}  # by their names in XLA
 
 
 def occupancy_bounds(policy, lower, spread, slack, excess):

@@ -38,4 +38,9 @@ def warn_once(subject: str, message: str) -> None:
         warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
+def nothing_is_missing() -> bool:
+    """Whether what this process has compiled is what another one would."""
+    return not _WARNED
+
+
 _WARNED: set[str] = set()

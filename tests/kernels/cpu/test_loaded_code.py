@@ -1,0 +1,139 @@
+"""The fingerprint of loaded code: the same in every process, another one after any change, none for foreign code."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import subprocess
+import sys
+from dataclasses import replace
+from unittest import mock
+
+import jax
+import numpy as np
+import pytest
+
+from cpdpo_jax.kernels import dual, extreme, loops
+from cpdpo_jax.kernels.cpu import loaded_code
+from cpdpo_jax.kernels.cpu.loaded_code import fingerprint
+from cpdpo_jax.learners import base, cpd_oppo, cpdpo, podb
+from cpdpo_jax.learners.base import Learner
+from cpdpo_jax.simulation import compiled_loop, rollout
+from tests.support import lanes_for, random_cmdp
+
+COMPILED = [one for _, one in sorted(base._REGISTRY.items()) if one.compiled and one.plays is None]
+
+
+@pytest.fixture(autouse=True)
+def _learners_broadcast():
+    with jax.numpy_rank_promotion("allow"):
+        yield
+
+
+def of(learner: Learner = cpdpo.LEARNER) -> str | None:
+    return fingerprint(compiled_loop.advance_whole, learner)
+
+
+def in_another_process(seed: int) -> str:
+    text = """
+import cpdpo_jax.sweeps.run, cpdpo_jax.simulation.train, cpdpo_jax.kernels.cpu.ffi  # more than is needed
+from tests.kernels.cpu.test_loaded_code import of
+print(of())"""
+    environment = {"PYTHONHASHSEED": str(seed), "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, env=environment, check=True)
+    return done.stdout.strip()
+
+
+def test_it_is_the_same_in_every_process_whatever_else_is_loaded():
+    assert in_another_process(1) == in_another_process(2) == of()
+
+
+def test_learners_have_their_own():
+    found = [of(learner) for learner in COMPILED]
+    assert None not in found
+    assert len(set(found)) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "value"),
+    [
+        (loops, "MAX_WRITTEN_OUT", 3),
+        (cpdpo, "some_new_constant", np.arange(3.0)),
+        (extreme, "extreme_expectation", inspect.unwrap(extreme.extreme_expectation)),
+        (podb, "softmax_policy", functools.partial(base.softmax_policy, exp=jax.numpy.exp2)),
+        (dual, "dual_max", rollout.rollout),
+    ],
+)
+def test_what_is_replaced_at_run_time_is_seen(monkeypatch, place, name, value):
+    before = of()
+    monkeypatch.setattr(place, name, value, raising=False)
+    assert of() not in (before, None)
+    monkeypatch.undo()
+    assert of() == before
+
+
+def test_one_letter_inside_of_a_function_is_seen(monkeypatch):
+    """Of the code that is loaded: the file stays as it is."""
+    before = of()
+    text = inspect.getsource(base.recentred).replace("jnp.maximum(", "jnp.minimum(")
+    made = dict(vars(base))
+    exec(text, made)
+    monkeypatch.setattr(base.recentred, "__code__", made["recentred"].__code__)
+    assert of() not in (before, None)
+
+
+def test_a_method_that_is_replaced_is_seen(monkeypatch):
+    before = of()
+    monkeypatch.setattr(compiled_loop.LearnerProgram, "__len__", compiled_loop.LearnerProgram.lower)
+    assert of() not in (before, None)
+
+
+def test_foreign_code_has_no_fingerprint(monkeypatch):
+    """A function of the user's own reads what is not followed: his globals, the modules that he imports."""
+    for own in (lambda *given: dual.dual_max(*given), mock.MagicMock(), functools.partial(of)):
+        with monkeypatch.context() as patched:
+            patched.setattr(dual, "dual_max", own)
+            assert of() is None
+    assert of(replace(cpdpo.LEARNER, update=lambda *given: cpdpo.LEARNER.update(*given))) is None
+    with monkeypatch.context() as patched:
+        patched.setattr(compiled_loop.LearnerProgram, "lower", lambda *_: None)
+        assert of() is None
+
+
+@pytest.mark.parametrize(
+    ("learner", "states"),
+    [*((one, 3) for one in COMPILED), (cpdpo.LEARNER, 11), (cpd_oppo.LEARNER, 11)],
+    ids=lambda one: getattr(one, "name", one),
+)
+def test_all_code_that_a_program_is_traced_from_is_read(learner, states):
+    """Every function of the package that runs while a loop is traced stands in a module that the fingerprint reads.
+
+    But for numba's kernels, whose machine code is not part of a program, and the functions that call them (`ffi`),
+    which have a fingerprint of their own in a program's file.
+    """
+    cmdp = random_cmdp(3, states, 2, 1, seed=5)
+    given = lanes_for(learner, cmdp, episodes=100, preset="tuned", rho=0.5, dtype=np.float32, n_lanes=16)
+    state = compiled_loop.begin(learner, given)
+    seen: set[str] = set()
+
+    def note(frame, event, _):
+        if event == "call":
+            seen.add(str(frame.f_globals.get("__name__", "")))
+
+    jax.clear_caches()
+    sys.setprofile(note)
+    try:
+        compiled_loop.LearnerProgram(compiled_loop.advance_whole, static_argnums=(0, 5)).lower(
+            learner, "bernoulli", given, state, 0, 1
+        )
+    finally:
+        sys.setprofile(None)
+    reader = loaded_code._Reader()
+    for thing in (compiled_loop.advance_whole, learner):
+        reader.read(thing)
+    reader.read_modules()
+    numba = ("ffi", "handlers", "frame", "vector", "lanes", "episode_form", "sorted_form")
+    kernels = {f"cpdpo_jax.kernels.cpu.{name}" for name in numba}
+    ran = {name for name in seen if name.startswith("cpdpo_jax.")}
+    assert "cpdpo_jax.simulation.rollout" in ran
+    assert ran - set(reader._modules) <= kernels
