@@ -10,8 +10,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable
-from functools import cache
-from importlib import metadata
+from functools import partial
 from typing import Any
 
 import jax
@@ -33,6 +32,7 @@ class LearnerProgram:
         self._function, self._otherwise, self._options = function, otherwise, options
         self._compiled: dict[int, Any] = {}
         self._from_files: dict[int, dict[Any, Any]] = {}  # of a learner, by the signature of the arguments
+        self._refused: set[int] = set()  # learners that `otherwise` is for
         self._lock = threading.Lock()
 
     def of(self, learner: Learner) -> Any:
@@ -40,22 +40,27 @@ class LearnerProgram:
         number = id(learner)
         with self._lock:
             if number not in self._compiled:
-                self._compiled[number] = jax.jit(_named(self._function, weakref.ref(learner)), **self._options)
-                weakref.finalize(learner, self._compiled.pop, number, None)
-                weakref.finalize(learner, self._from_files.pop, number, None)
+                self._compiled[number], self._from_files[number] = self._jitted(learner, ""), {}
+                weakref.finalize(learner, self._forget, number)
             return self._compiled[number]
+
+    def _jitted(self, learner: Learner, text: str) -> Any:
+        return jax.jit(_named(self._function, weakref.ref(learner), text), **self._options)
+
+    def _forget(self, number: int) -> None:
+        self._compiled.pop(number, None)
+        self._from_files.pop(number, None)
+        self._refused.discard(number)
 
     def __call__(self, learner: Learner, *arguments: Any) -> Any:
         """The function, compiled at its first call with arguments of such shapes."""
         try:
             return self.ready(learner, *arguments)(*arguments)
         except jax.errors.JaxRuntimeError as error:
-            if self._otherwise is None or "UNIMPLEMENTED" not in str(error):
+            if self._otherwise is None or "UNIMPLEMENTED" not in str(error) or id(learner) in self._refused:
                 raise
-        other = self._otherwise.of(learner)
-        with self._lock:
-            first, self._compiled[id(learner)] = self._compiled[id(learner)] is not other, other
-        if first and not is_ours(learner):
+        self._refused.add(id(learner))
+        if not is_ours(learner):
             warnings.warn(
                 f"learner {learner.name!r}: XLA's CPU compiler cannot make one function of its loop, which is compiled "
                 "in pieces instead and runs more slowly; the results are right.",
@@ -68,18 +73,22 @@ class LearnerProgram:
 
         Who calls it in every episode finds it once: the signature of the arguments takes longer than a short episode.
         """
-        jitted, static = self.of(learner), self._options.get("static_argnums", ())
+        jitted = self.of(learner)
+        if self._otherwise is not None and id(learner) in self._refused:
+            return self._otherwise.ready(learner, *arguments)
+        static = self._options.get("static_argnums", ())
         positions = [i for i in range(len(arguments)) if i not in static]
         fixed = [argument for i, argument in enumerate(arguments) if i in static]
-        kind = program_files.signature(fixed, [arguments[i] for i in positions])
-        if kind is None:
+        known = program_files.signature(fixed, [arguments[i] for i in positions])
+        if known is None:
             return jitted
-        known = self._from_files.setdefault(id(learner), {})
-        if kind not in known:
+        programs, key = self._from_files[id(learner)], (_cleared(), known)
+        if key not in programs:
             name = learner.name, self._function.__qualname__, repr(self._options)
-            made_from = self._function, self._options, learner
-            known[kind] = program_files.program(jitted, name, made_from, kind, arguments)
-        program = known[kind]
+            made_of = self._function, self._options, learner
+            make = partial(self._jitted, learner)
+            programs[key] = program_files.program(make, name, made_of, known, arguments)
+        program = programs[key]
         return jitted if program is None else lambda *arguments: program(*(arguments[i] for i in positions))
 
     def lower(self, learner: Learner, *arguments: Any) -> Any:
@@ -97,20 +106,28 @@ def is_ours(learner: Learner) -> bool:
     return str(getattr(update, "__module__", "")).startswith("cpdpo_jax.")
 
 
-def _named(function: Callable[..., Any], learner: weakref.ref[Learner]) -> Callable[..., Any]:
+def _named(function: Callable[..., Any], learner: weakref.ref[Learner], text: str) -> Callable[..., Any]:
     """The function of the other arguments; while it is traced, the caller holds the learner.
 
-    Its name has the package's version in it, because jax's cache tells programs apart by their names, too: what it has
-    of an older version can be run, but not written to a file (`program_files`).
+    jax's cache tells programs apart by their names, too: with a `text` of their own those that are to be written to a
+    file are compiled, where one that jax has read can be run, but not written (`program_files`).
     """
 
     def call(*arguments: Any) -> Any:
         return function(learner(), *arguments)
 
-    call.__name__ = call.__qualname__ = "_".join(["cpdpo", *re.findall(r"\w+", f"{function.__name__} {_version()}")])
+    call.__name__ = call.__qualname__ = "_".join(re.findall(r"\w+", f"cpdpo {function.__name__} {text}"))
     return call
 
 
-@cache
-def _version() -> str:
-    return metadata.version("cpdpo_jax")
+def _cleared() -> int:
+    """How often `jax.clear_caches` was called, as far as it is known: then everything is to be traced anew."""
+    global _CLEARED
+    if not _MARK._cache_size():
+        _MARK()
+        _CLEARED += 1
+    return _CLEARED
+
+
+_MARK: Any = jax.jit(lambda: 0)
+_CLEARED = 0

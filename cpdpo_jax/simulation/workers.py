@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,49 +49,106 @@ def how_many() -> int:
 def run_jobs(jobs: Sequence[Job], *, workers: int | None = None, progress: bool = True) -> tuple[list[Any], bool]:
     """What each job returned (None: not begun), and whether Ctrl-C ended it.
 
-    An error in one job stops the others at their next call, and is raised when they have. While a program is compiled,
-    the blocks of those before it run.
+    A worker runs the first job whose program is compiled; where there is none it compiles the first program that nobody
+    is compiling, so that programs are compiled side by side while no block can run, and blocks run as soon as they can.
+    (An accelerator leaves the cores idle: there one thread more does nothing but compile.)
+    An error in one job stops the others at their next call, and is raised when they have.
     """
     local = devices()
-    stop, begun, lock = threading.Event(), threading.Event(), threading.Lock()
-    compiled: set[Hashable] = set()
-    futures: list[Future[Any]] = []
     bar = progress_bar(sum(job.work for job in jobs), progress)
+    todo = _ToDo(jobs, bar)
 
-    def advanced(n: int) -> None:
-        begun.set()
-        with lock:
-            bar.update(n)
+    def work(compiles_only: bool) -> None:
+        while (task := todo.take(compiles_only)) is not None:
+            number, job, compiling = task
+            try:
+                # programs are compiled as the blocks run: another context is another compilation
+                with jax.default_device(local[0 if compiling else number % len(local)]):
+                    todo.done(task, job.compile() if compiling else job.run(todo.advanced, todo.stop.is_set))
+            except BaseException as error:
+                todo.failed(error)
 
-    def run(job: Job, device: Any) -> Any:
-        with jax.default_device(device):
-            return None if stop.is_set() else job.run(advanced, stop.is_set)
-
+    threads = [False] * (workers or how_many()) + [True] * for_accelerator()
     interrupted = False
-    with bar, ThreadPoolExecutor(workers or how_many()) as pool:
+    with bar, ThreadPoolExecutor(len(threads)) as pool:  # which waits for them in the end
         try:
-            for i, job in enumerate(jobs):
-                if any(future.done() and future.exception() for future in futures):
-                    break
-                if job.program not in compiled:
-                    if futures:
-                        begun.wait(1)  # tracing would hold up the first block
-                    bar.set_description(f"{job.label}: compiling")
-                    with jax.default_device(local[0]):  # as the blocks run: another context is another compilation
-                        job.compile()
-                    compiled.add(job.program)
-                bar.set_description(job.label)
-                futures.append(pool.submit(run, job, local[i % len(local)]))
-            wait(futures, return_when=FIRST_EXCEPTION)
+            wait([pool.submit(work, compiles_only) for compiles_only in threads])
         except KeyboardInterrupt:
             interrupted = True
-            stop.set()
-        finally:
-            if any(future.done() and future.exception() for future in futures):
-                stop.set()
-        wait(futures)
-    done = [future.result() for future in futures]
-    return done + [None] * (len(jobs) - len(done)), interrupted
+            todo.end()
+    if todo.error is not None:
+        raise todo.error
+    return todo.results, interrupted
+
+
+class _Task(NamedTuple):
+    number: int  # of the job
+    job: Job
+    compiling: bool  # its program, or the job itself
+
+
+class _ToDo:
+    """What is left of some jobs, for several threads."""
+
+    def __init__(self, jobs: Sequence[Job], bar: Any) -> None:
+        self.results: list[Any] = [None] * len(jobs)
+        self.error: BaseException | None = None
+        self.stop = threading.Event()
+        self._waiting = dict(enumerate(jobs))
+        self._compiling: dict[Hashable, str] = {}  # labels
+        self._compiled: set[Hashable] = set()
+        self._changed = threading.Condition()
+        self._bar = bar
+
+    def take(self, compiles_only: bool) -> _Task | None:
+        """The next thing to do, as soon as there is one; None: there will be none."""
+        with self._changed:
+            while self._waiting and not self.stop.is_set():
+                task = self._next(compiles_only)
+                if task is not None:
+                    return task
+                self._changed.wait()
+            return None
+
+    def _next(self, compiles_only: bool) -> _Task | None:
+        for number, job in self._waiting.items():
+            if job.program in self._compiled and not compiles_only:
+                del self._waiting[number]
+                self._bar.set_description(job.label)
+                return _Task(number, job, compiling=False)
+        for number, job in self._waiting.items():
+            if job.program not in self._compiled and job.program not in self._compiling:
+                self._compiling[job.program] = job.label
+                self._bar.set_description(f"{', '.join(self._compiling.values())}: compiling")
+                return _Task(number, job, compiling=True)
+        return None
+
+    def done(self, task: _Task, result: Any) -> None:
+        """A task was carried out."""
+        with self._changed:
+            if task.compiling:
+                del self._compiling[task.job.program]
+                self._compiled.add(task.job.program)
+            else:
+                self.results[task.number] = result
+            self._changed.notify_all()
+
+    def advanced(self, work: int) -> None:
+        """So much of a job is done."""
+        with self._changed:
+            self._bar.update(work)
+
+    def failed(self, error: BaseException) -> None:
+        """A task ended in an error: the first one counts."""
+        with self._changed:
+            self.error = self.error or error
+        self.end()
+
+    def end(self) -> None:
+        """Nothing more is begun, and what runs ends at its next call."""
+        with self._changed:
+            self.stop.set()
+            self._changed.notify_all()
 
 
 def use_compilation_cache() -> None:

@@ -177,7 +177,7 @@ def test_ctrl_c_while_it_compiles_returns_what_there_is(cmdp, interrupts, monkey
     compile_block = simulating.compile_block
 
     def compiling(plan, lane):
-        if first or plan.learner.name == learners[1]:
+        if plan.learner.name == learners[0 if first else 1]:
             os.kill(os.getpid(), signal.SIGINT)
         compile_block(plan, lane)
 

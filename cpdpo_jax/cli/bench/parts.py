@@ -83,7 +83,7 @@ def _cell(job: Job, program: str | None, cache: str | None, seconds: float) -> d
 
 
 def _files(directory: str) -> set[str]:
-    return {path.name for path in Path(directory).glob("*_call*") if not path.name.endswith("atime")}
+    return {path.name for path in Path(directory).glob("jit_cpdpo_*") if not path.name.endswith("atime")}
 
 
 def naively(sizes: list[Size], seeds: int, *, seconds: float, say: Say) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +59,17 @@ def _check_version() -> None:
         raise RuntimeError(f"XLA's C interface is version {installed}, these kernels know {known}")
 
 
-@functools.cache
 def _target(name: str, dtype: np.dtype, *form: bool) -> str:
-    """Compile a handler for a precision, and make it known to XLA; its name there."""
+    """Compile a handler for a precision, once, and make it known to XLA; its name there."""
+    with _ONE_AT_A_TIME:
+        return _made(name, dtype, *form)
+
+
+_ONE_AT_A_TIME = threading.Lock()  # threads that trace programs side by side want the same kernels
+
+
+@functools.cache
+def _made(name: str, dtype: np.dtype, *form: bool) -> str:
     handler = handlers.HANDLERS[name](np.float32 if dtype == np.float32 else np.float64, handlers.source(), *form)
     compiled = _compiled(handler)
     _KEPT.append(compiled)

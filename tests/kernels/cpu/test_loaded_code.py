@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import subprocess
 import sys
+from collections import deque
 from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from unittest import mock
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from cpdpo_jax.kernels import dual, extreme, loops
-from cpdpo_jax.kernels.cpu import loaded_code
-from cpdpo_jax.kernels.cpu.loaded_code import fingerprint
-from cpdpo_jax.learners import base, cpd_oppo, cpdpo, podb
+from cpdpo_jax.kernels.cpu import ffi
+from cpdpo_jax.kernels.cpu.loaded_code import fingerprint, read
+from cpdpo_jax.learners import base, cpd_oppo, cpdpo, estimates, podb
 from cpdpo_jax.learners.base import Learner
 from cpdpo_jax.simulation import compiled_loop, rollout
 from tests.support import lanes_for, random_cmdp
@@ -59,17 +67,31 @@ def test_learners_have_their_own():
     [
         (loops, "MAX_WRITTEN_OUT", 3),
         (cpdpo, "some_new_constant", np.arange(3.0)),
+        (cpdpo, "some_new_constant", jnp.float32(1)),
+        (cpdpo, "some_new_constant", {"a": [range(3), (1, {2, 3})]}),
         (extreme, "extreme_expectation", inspect.unwrap(extreme.extreme_expectation)),
-        (podb, "softmax_policy", functools.partial(base.softmax_policy, exp=jax.numpy.exp2)),
+        (podb, "softmax_policy", functools.partial(base.softmax_policy, 1)),  # pyright: ignore[reportArgumentType]
         (dual, "dual_max", rollout.rollout),
+        (compiled_loop.Sums, "_fields", ("weak", "strong", "multipliers")),
+        (compiled_loop.LearnerProgram, "__len__", compiled_loop.LearnerProgram.lower),
+        (base.softmax_policy, "__defaults__", (base.recentred,)),
     ],
 )
-def test_what_is_replaced_at_run_time_is_seen(monkeypatch, place, name, value):
+def test_what_is_replaced_at_run_time_is_another_fingerprint(monkeypatch, place, name, value):
     before = of()
     monkeypatch.setattr(place, name, value, raising=False)
-    assert of() not in (before, None)
+    assert of() != before
     monkeypatch.undo()
     assert of() == before
+
+
+def test_entries_of_a_constant_are_seen(monkeypatch):
+    before, kernels_before = of(), fingerprint(ffi)
+    assert None not in (before, kernels_before)
+    monkeypatch.setitem(estimates._PURE, True, estimates._PURE[False])
+    monkeypatch.setitem(ffi._CALLS, "root_value", ffi.walk)
+    assert of() not in (before, None)
+    assert fingerprint(ffi) not in (kernels_before, None)
 
 
 def test_one_letter_inside_of_a_function_is_seen(monkeypatch):
@@ -82,22 +104,56 @@ def test_one_letter_inside_of_a_function_is_seen(monkeypatch):
     assert of() not in (before, None)
 
 
-def test_a_method_that_is_replaced_is_seen(monkeypatch):
-    before = of()
-    monkeypatch.setattr(compiled_loop.LearnerProgram, "__len__", compiled_loop.LearnerProgram.lower)
+def test_the_text_of_a_module_is_seen(monkeypatch, tmp_path):
+    """What leaves no trace in memory: the options of `jax.jit`, say."""
+    before, copy = of(), tmp_path / "dual.py"
+    copy.write_text(Path(str(dual.__file__)).read_text() + "\n# another text\n")
+    os.utime(copy, (0, 0))
+    monkeypatch.setattr(dual, "__file__", str(copy))
     assert of() not in (before, None)
+    os.utime(copy, (2**32, 2**32))  # changed after it was loaded: what is in memory is not known
+    assert of() is None
 
 
-def test_foreign_code_has_no_fingerprint(monkeypatch):
+def made_by_exec() -> Any:
+    spaces: dict = {}
+    exec("def update(*given): pass", spaces)
+    return spaces["update"]
+
+
+FOREIGN: dict[str, Any] = {
+    "lambda": lambda *given: dual.dual_max(*given),
+    "mock": mock.MagicMock(),
+    "partial": functools.partial(of),
+    "jit": jax.jit(of),
+    "looks like ours": functools.wraps(dual.dual_max)(lambda *_: None),
+    "exec": made_by_exec(),
+    "of a library, with values inside": optax.constant_schedule(1.0),
+    "a bound method": deque([1]).append,
+    "state": SimpleNamespace(a=1),
+    "slice": slice(3),
+    "fraction": Fraction(1, 2),
+    "a key": jax.random.key(0),  # NumPy can not read it
+    "an array that is gone": jnp.ones(3).at[0].set(2.0),
+}
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+def test_foreign_code_and_unknown_content_have_no_fingerprint(monkeypatch, what):
     """A function of the user's own reads what is not followed: his globals, the modules that he imports."""
-    for own in (lambda *given: dual.dual_max(*given), mock.MagicMock(), functools.partial(of)):
-        with monkeypatch.context() as patched:
-            patched.setattr(dual, "dual_max", own)
-            assert of() is None
-    assert of(replace(cpdpo.LEARNER, update=lambda *given: cpdpo.LEARNER.update(*given))) is None
-    with monkeypatch.context() as patched:
-        patched.setattr(compiled_loop.LearnerProgram, "lower", lambda *_: None)
-        assert of() is None
+    if what == "an array that is gone":
+        FOREIGN[what].delete()
+    monkeypatch.setattr(dual, "dual_max", FOREIGN[what])
+    assert of() is None
+
+
+def test_a_learner_or_a_method_of_ones_own_has_no_fingerprint(monkeypatch):
+    update = functools.wraps(cpdpo.LEARNER.update)(lambda *given: cpdpo.LEARNER.update(*given))
+    assert of(replace(cpdpo.LEARNER, update=update)) is None
+    assert of(replace(cpdpo.LEARNER, update=functools.partial(update))) is None
+    assert of(replace(cpdpo.LEARNER, update=made_by_exec())) is None
+    monkeypatch.setattr(compiled_loop.LearnerProgram, "lower", lambda *_: None)
+    assert of() is None
 
 
 @pytest.mark.parametrize(
@@ -128,12 +184,11 @@ def test_all_code_that_a_program_is_traced_from_is_read(learner, states):
         )
     finally:
         sys.setprofile(None)
-    reader = loaded_code._Reader()
-    for thing in (compiled_loop.advance_whole, learner):
-        reader.read(thing)
-    reader.read_modules()
+    _, modules = read(compiled_loop.advance_whole, learner)
     numba = ("ffi", "handlers", "frame", "vector", "lanes", "episode_form", "sorted_form")
     kernels = {f"cpdpo_jax.kernels.cpu.{name}" for name in numba}
     ran = {name for name in seen if name.startswith("cpdpo_jax.")}
     assert "cpdpo_jax.simulation.rollout" in ran
-    assert ran - set(reader._modules) <= kernels
+    assert ran - modules <= kernels
+    if states == 11:
+        assert ran & kernels <= read(ffi)[1]

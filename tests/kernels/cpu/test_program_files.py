@@ -15,7 +15,7 @@ import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
 from cpdpo_jax.common import files
-from cpdpo_jax.kernels import cpu_acceleration, loops
+from cpdpo_jax.kernels import cpu_acceleration, loops, values
 from cpdpo_jax.kernels.cpu import program_files, switch
 from cpdpo_jax.learners import cpd_oppo
 from cpdpo_jax.simulation import compiled_loop
@@ -50,9 +50,10 @@ def given(states: int = 3, dtype: type = np.float32):
     return lanes_for(LEARNER, cmdp, episodes=1000, preset="tuned", rho=0.5, dtype=dtype, n_lanes=16)
 
 
-def fresh(**options) -> LearnerProgram:
-    """The loop, as a process that has just started has it."""
-    jax.clear_caches()
+def fresh(clear: bool = True, **options) -> LearnerProgram:
+    """The loop, as a process that has just started has it; without `clear` with what jax has traced in this one."""
+    if clear:
+        jax.clear_caches()
     options = {"compiler_options": FAST_COMPILE, "static_argnums": (0, 5), "donate_argnums": 2} | options
     return LearnerProgram(compiled_loop.advance_whole, **options)
 
@@ -83,7 +84,7 @@ def test_a_second_start_reads_what_the_first_one_wrote(folder, states):
     lanes = given(states)
     first = run(fresh(), lanes)
     (path,) = folder.iterdir()
-    assert bool(pickle.loads(files.unsealed(path.read_bytes()) or b"").targets) == (states == 11)
+    assert bool(pickle.loads(files.unsealed(path.read_bytes()) or b"").kernels) == (states == 11)
     second = fresh()
     assert not was_traced(second, lanes)
     assert_same(first, run(second, lanes))
@@ -94,22 +95,44 @@ def test_a_second_start_reads_what_the_first_one_wrote(folder, states):
 
 
 def test_other_code_other_settings_and_other_arguments_are_other_programs(folder, monkeypatch):
+    def kept() -> int:
+        return len(list(folder.iterdir()))
+
     lanes = given()
     run(fresh(), lanes)
     monkeypatch.setattr(loops, "MAX_STATES_OF_UNROLLED_LAYERS", loops.MAX_STATES_OF_UNROLLED_LAYERS + 1)
     assert was_traced(fresh(), lanes)
-    assert len(list(folder.iterdir())) == 1  # in the place of the first
+    assert kept() == 1  # in the place of the first
     monkeypatch.undo()
-    assert was_traced(fresh(), lanes)  # and the first again
+    assert was_traced(fresh(), lanes)
+    assert not was_traced(fresh(), lanes)
     with jax.default_matmul_precision("float32"):
         assert was_traced(fresh(), lanes)
-    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=false")  # read by XLA before this test, but by us now
-    assert was_traced(fresh(), lanes)
-    assert len(list(folder.iterdir())) == 1
+        assert not was_traced(fresh(), lanes)
+    assert not was_traced(fresh(), lanes)  # each setting has its own
+    assert kept() == 2
     assert was_traced(fresh(compiler_options={}), lanes)
     with jax.enable_x64(True):
         assert was_traced(fresh(), given(dtype=np.float64))
-    assert len(list(folder.iterdir())) == 3
+    assert kept() == 4
+
+
+def test_what_jax_has_traced_of_other_code_is_not_written(folder, monkeypatch):
+    """Inner functions are jitted, too, and jax does not see when what they call is replaced."""
+    lanes = given()
+    right = run(fresh(), lanes)
+    for path in folder.iterdir():
+        path.unlink()
+    jax.clear_caches()
+    step = values._one_step
+    monkeypatch.setattr(values, "_one_step", lambda *arguments: 0 * step(*arguments))
+    wrong = run(fresh(clear=False), lanes)
+    assert not folder.exists() or not list(folder.iterdir())
+    assert any((a != b).any() for a, b in zip(right, wrong, strict=True))
+    monkeypatch.undo()
+    assert_same(right, run(fresh(clear=False), lanes))
+    assert_same(right, run(fresh(), lanes))
+    assert len(list(folder.iterdir())) == 1
 
 
 def test_a_program_in_memory_is_of_its_context_alone(folder):
@@ -121,9 +144,37 @@ def test_a_program_in_memory_is_of_its_context_alone(folder):
         assert was_traced(program, lanes)
     with jax.default_matmul_precision("float32"):
         assert was_traced(program, lanes)
-    with jax.disable_jit():
-        state = compiled_loop.begin(LEARNER, lanes)
-        assert program_files.signature([], [state]) is None
+
+
+def test_cleared_caches_are_cleared(folder, monkeypatch):
+    """Who replaces a function and tells jax to forget what it has traced gets a program of the new one."""
+    program, lanes = fresh(), given()
+    right = run(program, lanes)
+    step = values._one_step
+    monkeypatch.setattr(values, "_one_step", lambda *arguments: 0 * step(*arguments))
+    jax.clear_caches()
+    assert was_traced(program, lanes)
+    assert any((a != b).any() for a, b in zip(right, run(program, lanes), strict=True))
+
+
+@pytest.mark.parametrize("setting", ["jax_disable_jit", "jax_debug_nans", "jax_debug_infs"])
+def test_no_file_where_jit_does_more_than_run(folder, setting):
+    jax.config.update(setting, True)
+    try:
+        assert program_files.signature([], [np.int32(1)]) is None
+        assert program_files.signature([], [1]) is None
+    finally:
+        jax.config.update(setting, False)
+    assert program_files.signature([], [1]) is not None
+
+
+def test_no_file_with_flags_of_the_compiler(folder, monkeypatch):
+    """XLA reads them once, and nobody knows when."""
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=false")
+    assert program_files.signature([], [1]) is None
+    monkeypatch.delenv("XLA_FLAGS")
+    monkeypatch.setattr(program_files, "_FLAGS", "--xla_cpu_enable_fast_math=false")
+    assert program_files.signature([], [1]) is None
 
 
 @pytest.mark.parametrize("damage", ["cut", "bit", "empty", "seal", "another"])
