@@ -11,12 +11,19 @@ import warnings
 import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
 from cpdpo_jax.kernels.cpu import program_files
 from cpdpo_jax.learners.base import Learner
+
+
+class _Programs(NamedTuple):
+    """Of one learner, for which threads wait for each other: the second finds what the first has compiled."""
+
+    found: dict[Any, Any]  # by the signature of the arguments
+    lock: threading.Lock
 
 
 class LearnerProgram:
@@ -31,7 +38,7 @@ class LearnerProgram:
     ) -> None:
         self._function, self._otherwise, self._options = function, otherwise, options
         self._compiled: dict[int, Any] = {}
-        self._from_files: dict[int, dict[Any, Any]] = {}  # of a learner, by the signature of the arguments
+        self._from_files: dict[int, _Programs] = {}
         self._refused: set[int] = set()  # learners that `otherwise` is for
         self._lock = threading.Lock()
 
@@ -40,7 +47,10 @@ class LearnerProgram:
         number = id(learner)
         with self._lock:
             if number not in self._compiled:
-                self._compiled[number], self._from_files[number] = self._jitted(learner, ""), {}
+                self._compiled[number], self._from_files[number] = (
+                    self._jitted(learner, ""),
+                    _Programs({}, threading.Lock()),
+                )
                 weakref.finalize(learner, self._forget, number)
             return self._compiled[number]
 
@@ -83,12 +93,13 @@ class LearnerProgram:
         if known is None:
             return jitted
         programs, key = self._from_files[id(learner)], (_cleared(), known)
-        if key not in programs:
-            name = learner.name, self._function.__qualname__, repr(self._options)
-            made_of = self._function, self._options, learner
-            make = partial(self._jitted, learner)
-            programs[key] = program_files.program(make, name, made_of, known, arguments)
-        program = programs[key]
+        with programs.lock:
+            if key not in programs.found:
+                name = learner.name, self._function.__qualname__, repr(self._options)
+                made_of = self._function, self._options, learner
+                make = partial(self._jitted, learner)
+                programs.found[key] = program_files.program(make, name, made_of, known, arguments)
+        program = programs.found[key]
         return jitted if program is None else lambda *arguments: program(*(arguments[i] for i in positions))
 
     def lower(self, learner: Learner, *arguments: Any) -> Any:
