@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from cpdpo_jax.sweeps.run import load_run as load_run
     from cpdpo_jax.sweeps.run import run as run
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 _WHERE = {
     "CMDP": "cpdpo_jax.common.types",
