@@ -47,10 +47,8 @@ class LearnerProgram:
         number = id(learner)
         with self._lock:
             if number not in self._compiled:
-                self._compiled[number], self._from_files[number] = (
-                    self._jitted(learner, ""),
-                    _Programs({}, threading.Lock()),
-                )
+                self._compiled[number] = self._jitted(learner, "")
+                self._from_files[number] = _Programs({}, threading.Lock())
                 weakref.finalize(learner, self._forget, number)
             return self._compiled[number]
 
@@ -64,13 +62,17 @@ class LearnerProgram:
 
     def __call__(self, learner: Learner, *arguments: Any) -> Any:
         """The function, compiled at its first call with arguments of such shapes."""
+        number = id(learner)
+        refused = number in self._refused
         try:
             return self.ready(learner, *arguments)(*arguments)
         except jax.errors.JaxRuntimeError as error:
-            if self._otherwise is None or "UNIMPLEMENTED" not in str(error) or id(learner) in self._refused:
+            if self._otherwise is None or refused or "UNIMPLEMENTED" not in str(error):
                 raise
-        self._refused.add(id(learner))
-        if not is_ours(learner):
+        with self._lock:  # of several threads one tells of it
+            first = number not in self._refused
+            self._refused.add(number)
+        if first and not is_ours(learner):
             warnings.warn(
                 f"learner {learner.name!r}: XLA's CPU compiler cannot make one function of its loop, which is compiled "
                 "in pieces instead and runs more slowly; the results are right.",

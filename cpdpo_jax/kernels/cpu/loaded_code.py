@@ -30,6 +30,7 @@ _KNOWN = {PACKAGE, *LIBRARIES, *sys.stdlib_module_names}
 _LOADED = time.time()
 _SIMPLE = str | bytes | int | float | complex | np.generic | np.dtype | enum.Enum | range | type(None) | type(...)
 
+_SHOWN = ("llvmlite.ir.types", "numba.core.types", "highspy")  # modules of kinds of things that show what they are
 _STATE = {  # what grows while a process runs, and is read before a program is traced
     f"{PACKAGE}.learners.base._REGISTRY",
     f"{PACKAGE}.common.plugins._REMEMBERED",
@@ -48,8 +49,8 @@ _NO_CONTENT = {  # kinds of things that are read elsewhere, or that no program i
     "_thread.lock",
     "builtins.getset_descriptor",
     "builtins.member_descriptor",
-    "_collections._tuplegetter",  # of a NamedTuple, whose fields are read; so
-    "collections._tuplegetter",  # it is called since Python 3.12
+    "_collections._tuplegetter",  # of a NamedTuple, whose fields are read
+    "collections._tuplegetter",  # the same since Python 3.12
     "collections.abc._CallableGenericAlias",
     "numba.core.datamodel.manager.DataModelManager",
     "jax._src.config.UserConfig",  # see `switch` and `target`
@@ -58,12 +59,8 @@ _NO_CONTENT = {  # kinds of things that are read elsewhere, or that no program i
     "typing.TypeVar",
     f"{PACKAGE}.simulation.programs.LearnerProgram",  # what is traced of one is given by hand
 }
-_WRAPPERS = {
-    "PjitFunction",
-    "_lru_cache_wrapper",
-    "CPUDispatcher",
-    "_Intrinsic",
-}  # whose options are in a module's text
+# what makes another function of one; their options are in the module's text
+_WRAPPERS = {"PjitFunction", "_lru_cache_wrapper", "CPUDispatcher", "_Intrinsic"}
 
 
 class _UnreadableError(Exception):
@@ -131,9 +128,9 @@ class _Reader:
         if isinstance(thing, ModuleType):
             self._is_ours(thing.__name__)
             return [thing.__name__]
-        if isinstance(thing, tuple | list) and type(thing) in (tuple, list):
+        if type(thing) in (tuple, list):
             return thing
-        if type(thing) in (set, frozenset):
+        if type(thing) in (set, frozenset) and all(isinstance(one, _SIMPLE) for one in thing):
             return sorted(map(repr, thing))
         if type(thing) is dict:
             return [part for item in thing.items() for part in item]
@@ -144,10 +141,11 @@ class _Reader:
             return [thing.func, thing.args, thing.keywords]
         if isinstance(thing, np.ndarray | jax.Array):
             array = np.asarray(thing)
-            return [array.dtype, array.shape, array.tobytes(), getattr(thing, "weak_type", False)]
+            content = array.ravel().tolist() if array.dtype.hasobject else array.tobytes()
+            return [array.dtype, array.shape, content, getattr(thing, "weak_type", False)]
         if isinstance(thing, type):
             return self._parts_of_class(thing)
-        if type(thing).__module__.startswith(("llvmlite.ir.types", "numba.core.types")):
+        if type(thing).__module__.startswith(_SHOWN):
             return [str(thing)]
         if callable(thing):
             return self._parts_of_function(thing)

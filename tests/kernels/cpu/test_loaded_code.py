@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 import os
 import subprocess
 import sys
@@ -42,18 +43,23 @@ def of(learner: Learner = cpdpo.LEARNER) -> str | None:
     return fingerprint(compiled_loop.advance_whole, learner)
 
 
-def in_another_process(seed: int) -> str:
+def all_of_them() -> list[str | None]:
+    return [*map(of, COMPILED), fingerprint(ffi)]
+
+
+def in_another_process(seed: int) -> list[str | None]:
     text = """
-import cpdpo_jax.sweeps.run, cpdpo_jax.simulation.train, cpdpo_jax.kernels.cpu.ffi  # more than is needed
-from tests.kernels.cpu.test_loaded_code import of
-print(of())"""
+import json
+import cpdpo_jax.sweeps.run, cpdpo_jax.simulation.train  # more than is needed
+from tests.kernels.cpu.test_loaded_code import all_of_them
+print(json.dumps(all_of_them()))"""
     environment = {"PYTHONHASHSEED": str(seed), "JAX_PLATFORMS": "cpu"}
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, env=environment, check=True)
-    return done.stdout.strip()
+    return json.loads(done.stdout)
 
 
 def test_it_is_the_same_in_every_process_whatever_else_is_loaded():
-    assert in_another_process(1) == in_another_process(2) == of()
+    assert in_another_process(1) == in_another_process(2) == all_of_them()
 
 
 def test_learners_have_their_own():
