@@ -59,14 +59,14 @@ def run_jobs(jobs: Sequence[Job], *, workers: int | None = None, progress: bool 
     todo = _ToDo(jobs, bar)
 
     def work(compiles_only: bool) -> None:
-        while (task := todo.take(compiles_only)) is not None:
-            number, job, compiling = task
-            try:
+        try:
+            while (task := todo.take(compiles_only)) is not None:
+                number, job, compiling = task
                 # programs are compiled as the blocks run: another context is another compilation
                 with jax.default_device(local[0 if compiling else number % len(local)]):
                     todo.done(task, job.compile() if compiling else job.run(todo.advanced, todo.stop.is_set))
-            except BaseException as error:
-                todo.failed(error)
+        except BaseException as error:
+            todo.failed(error)
 
     threads = [False] * (workers or how_many()) + [True] * for_accelerator()
     interrupted = False
@@ -114,11 +114,11 @@ class _ToDo:
         for number, job in self._waiting.items():
             if job.program in self._compiled and not compiles_only:
                 del self._waiting[number]
-                self._bar.set_description(job.label)
+                self._bar.set_description(str(job.label))
                 return _Task(number, job, compiling=False)
         for number, job in self._waiting.items():
             if job.program not in self._compiled and job.program not in self._compiling:
-                self._compiling[job.program] = job.label
+                self._compiling[job.program] = str(job.label)
                 self._bar.set_description(f"{', '.join(self._compiling.values())}: compiling")
                 return _Task(number, job, compiling=True)
         return None

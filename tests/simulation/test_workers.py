@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cpdpo_jax.kernels.target import tracing_for
+from cpdpo_jax.simulation import workers
 from cpdpo_jax.simulation.workers import Job, run_jobs
 
 
@@ -82,6 +83,24 @@ def test_an_error_stops_the_others_and_is_raised(where):
     with pytest.raises(OSError, match="disk full"):
         run_jobs(jobs, workers=2, progress=False)
     assert "run c" not in log
+
+
+def test_an_error_before_a_job_is_begun_is_raised_too(monkeypatch):
+    """Of the progress bar, say: nobody waits for ever, and nothing is lost in silence."""
+
+    class Broken:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def set_description(self, _):
+            raise OSError("no terminal")
+
+    monkeypatch.setattr(workers, "progress_bar", lambda *_: Broken())
+    with pytest.raises(OSError, match="no terminal"):
+        run_jobs([job("a", []), job("b", [])], workers=2)
 
 
 def test_no_job_is_no_work():

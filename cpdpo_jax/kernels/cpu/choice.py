@@ -21,7 +21,7 @@ def compiled_kernel(name: str, shape: tuple[int, ...], dtype: Any) -> Any:
     """The function `name` of `ffi` where it is the better form for (layers, states, actions), else None."""
     if written_out(shape) or not cpu_acceleration_enabled() or dtype not in (jnp.float32, jnp.float64):
         return None
-    return _prepared(name, jnp.dtype(dtype))
+    return _kernel(name, jnp.dtype(dtype))
 
 
 def replaced_by(name: str, pure: Any, n_states: int, lanes: tuple[int, ...], dtype: Any) -> Any:
@@ -33,7 +33,7 @@ def replaced_by(name: str, pure: Any, n_states: int, lanes: tuple[int, ...], dty
     """
     fits = n_states > WIDEST_OF_XLA and len(lanes) == 1 and lanes[0] % LANES == 0
     fits &= dtype in (jnp.float32, jnp.float64)
-    kernel = _prepared(name, jnp.dtype(dtype)) if fits and cpu_acceleration_enabled() else None
+    kernel = _kernel(name, jnp.dtype(dtype)) if fits and cpu_acceleration_enabled() else None
     return pure if kernel is None else _replaced(kernel, pure)
 
 
@@ -58,11 +58,29 @@ def with_rules(kernel: Any, pure: Any) -> Any:
 _replaced = functools.cache(with_rules)
 
 
+def _kernel(name: str, dtype: Any) -> Any:
+    """The function of `ffi` as it is now; None: it can not be used."""
+    global _HANDED_OUT
+    if not _prepared(name, dtype):
+        return None
+    _HANDED_OUT += 1
+    return importlib.import_module("cpdpo_jax.kernels.cpu.ffi").call(name)
+
+
+_HANDED_OUT = 0
+
+
+def handed_out() -> int:
+    """How often a kernel was handed to a program that was traced."""
+    return _HANDED_OUT
+
+
 @functools.cache
-def _prepared(name: str, dtype: Any) -> Any:
+def _prepared(name: str, dtype: Any) -> bool:
     """Compiled here, so that whatever numba can not do shows before a program depends on it."""
     try:
-        return importlib.import_module("cpdpo_jax.kernels.cpu.ffi").prepare(name, dtype)
+        importlib.import_module("cpdpo_jax.kernels.cpu.ffi").prepare(name, dtype)
+        return True
     except Exception as error:  # a numba that is missing, too old or without a compiler must not end a run
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         warn_once(
@@ -70,7 +88,7 @@ def _prepared(name: str, dtype: Any) -> Any:
             f"numba's kernels can not be used ({reason}), so everything runs in pure JAX: the same results up to "
             f"rounding, several times slower; install numba, or set {VARIABLE}=0 to say that this is meant.",
         )
-        return None
+        return False
 
 
 def over_lanes(kernel: Any, pure: Any, *arrays: tuple[jax.Array, int]) -> tuple[jax.Array, ...]:

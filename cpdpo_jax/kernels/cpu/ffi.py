@@ -33,10 +33,14 @@ def runtime_version() -> tuple[int, int]:
     return major, minor
 
 
-def prepare(name: str, dtype: np.dtype) -> Any:
-    """The kernel of that name, compiled for a precision: raises whatever stands in its way."""
+def prepare(name: str, dtype: np.dtype) -> None:
+    """Compile the kernel of that name for a precision: raises whatever stands in its way."""
     _check_version()
     _target("visited_rows" if name in _OF_SEVERAL_FORMS else name, dtype)  # those are made for the sizes of a call
+
+
+def call(name: str) -> Any:
+    """The function that calls the kernel of that name."""
     return _CALLS[name]
 
 

@@ -12,6 +12,7 @@ import enum
 import functools
 import hashlib
 import inspect
+import os
 import sys
 import time
 from collections.abc import Iterable
@@ -26,7 +27,7 @@ import numpy as np
 PACKAGE = __name__.partition(".")[0]
 # their versions tell what they are
 LIBRARIES = ("jax", "jaxlib", "numpy", "scipy", "optax", "chex", "tqdm", "highspy", "numba", "llvmlite")
-_KNOWN = {PACKAGE, *LIBRARIES, *sys.stdlib_module_names}
+_PYTHON = os.path.dirname(os.__file__)  # the folder of its own modules
 _LOADED = time.time()
 _SIMPLE = str | bytes | int | float | complex | np.generic | np.dtype | enum.Enum | range | type(None) | type(...)
 
@@ -34,6 +35,7 @@ _SHOWN = ("llvmlite.ir.types", "numba.core.types", "highspy")  # modules of kind
 _STATE = {  # what grows while a process runs, and is read before a program is traced
     f"{PACKAGE}.learners.base._REGISTRY",
     f"{PACKAGE}.common.plugins._REMEMBERED",
+    f"{PACKAGE}.kernels.cpu.choice._HANDED_OUT",
     f"{PACKAGE}.kernels.cpu.loaded_code._LOADED",
     f"{PACKAGE}.kernels.cpu.program_files._NUMBERS",
     f"{PACKAGE}.kernels.cpu.switch._WARNED",
@@ -199,7 +201,7 @@ class _Reader:
     def _is_ours(self, module: str | None) -> bool:
         """Whether a module is the package's: then it is read, too."""
         root = (module or "").partition(".")[0]
-        if root not in _KNOWN or module not in sys.modules:
+        if not _is_known(root) or module not in sys.modules:
             raise _UnreadableError(module)
         if root == PACKAGE:
             self._modules.add(str(module))
@@ -208,6 +210,16 @@ class _Reader:
 
 def _name(thing: Any) -> str:
     return f"{thing.__module__}.{thing.__qualname__}"
+
+
+@functools.cache
+def _is_known(root: str) -> bool:
+    """Whether it is this package, a library whose version is known, or Python's own, not a file that is called so."""
+    file = getattr(sys.modules.get(root), "__file__", None)
+    if root == PACKAGE or root in LIBRARIES:
+        return file is not None and Path(file).parent.name == root
+    inside = file is None or (Path(file).is_relative_to(_PYTHON) and "site-packages" not in Path(file).parts)
+    return root in sys.stdlib_module_names and inside
 
 
 def _is_pythons(kind: type) -> bool:
@@ -227,7 +239,7 @@ def _found(thing: Any) -> str:
     """The name of something of another package, if that is what one finds under it: nothing is hidden in it then."""
     module = getattr(thing, "__module__", None)
     name = getattr(thing, "__qualname__", None) or getattr(thing, "__name__", None)
-    if not module or not name or module.partition(".")[0] not in _KNOWN:
+    if not module or not name or not _is_known(module.partition(".")[0]):
         raise _UnreadableError(thing)
     there: Any = sys.modules[module]
     for part in name.split("."):

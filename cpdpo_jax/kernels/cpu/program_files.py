@@ -28,6 +28,7 @@ from jax.experimental import serialize_executable
 
 from cpdpo_jax.common import files
 from cpdpo_jax.common.machine import cpu_type
+from cpdpo_jax.kernels.cpu.choice import handed_out
 from cpdpo_jax.kernels.cpu.loaded_code import LIBRARIES, PACKAGE, fingerprint
 from cpdpo_jax.kernels.cpu.switch import cpu_acceleration_enabled, nothing_is_missing
 
@@ -61,7 +62,7 @@ class _File(NamedTuple):
 
     origin: str  # hash of all that decides what the program is
     kernels: list[tuple[Any, ...]]  # of numba, that it calls, as `ffi` names them
-    kernels_code: str | None  # the fingerprint of `ffi`, if it calls some
+    kernels_code: str | None  # the fingerprint of `ffi`, if it was asked for some
     arguments: Any  # structure of what it takes
     results: Any
     executable: bytes
@@ -112,10 +113,11 @@ def program(
     found = _read(path, origin)
     if found is not None:
         return found
+    before = handed_out()
     with _TRACED_ANEW(next(_NUMBERS)):
         compiled = jitted(here[:8]).lower(*arguments).compile()
     if nothing_is_missing():
-        _write(path, origin, compiled)
+        _write(path, origin, compiled, calls_kernels=handed_out() > before)
     return compiled
 
 
@@ -140,7 +142,7 @@ def _read(path: Path, origin: str) -> Any:
         file: _File = pickle.loads(files.unsealed(path.read_bytes()) or b"")
         if file.origin != origin:
             return None
-        if file.kernels:
+        if file.kernels_code is not None:
             ffi = importlib.import_module(_KERNELS)
             if file.kernels_code != fingerprint(ffi):
                 return None
@@ -153,16 +155,19 @@ def _read(path: Path, origin: str) -> Any:
         return None
 
 
-def _write(path: Path, origin: str, compiled: Any) -> None:
-    """Keep a program; one that can not be kept is compiled again by the next process."""
+def _write(path: Path, origin: str, compiled: Any, calls_kernels: bool) -> None:
+    """Keep a program; one that can not be kept is compiled again by the next process.
+
+    calls_kernels: some of numba's were handed out while it was traced, if not to it then to another thread.
+    """
     try:
         executable, arguments, results = serialize_executable.serialize(compiled)
         if not any(mark in executable for mark in _MACHINE_CODE):
             return
         ffi = sys.modules.get(_KERNELS)  # a program that calls its kernels has loaded it
         kernels = ffi.targets_in(executable) if ffi else []
-        kernels_code = fingerprint(ffi) if kernels else None
-        if kernels and kernels_code is None:
+        kernels_code = fingerprint(ffi) if kernels or calls_kernels else None
+        if (kernels or calls_kernels) and kernels_code is None:
             return
         file = _File(origin, kernels, kernels_code, arguments, results, zlib.compress(executable, 1))
         path.parent.mkdir(parents=True, exist_ok=True)

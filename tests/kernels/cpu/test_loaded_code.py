@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 import json
 import os
@@ -23,7 +24,7 @@ import optax
 import pytest
 
 from cpdpo_jax.kernels import dual, extreme, loops
-from cpdpo_jax.kernels.cpu import ffi
+from cpdpo_jax.kernels.cpu import ffi, loaded_code
 from cpdpo_jax.kernels.cpu.loaded_code import fingerprint, read
 from cpdpo_jax.learners import base, cpd_oppo, cpdpo, estimates, podb
 from cpdpo_jax.learners.base import Learner
@@ -151,6 +152,18 @@ def test_foreign_code_and_unknown_content_have_no_fingerprint(monkeypatch, what)
         FOREIGN[what].delete()
     monkeypatch.setattr(dual, "dual_max", FOREIGN[what])
     assert of() is None
+
+
+def test_a_file_that_is_called_like_a_module_of_pythons_is_foreign(monkeypatch, tmp_path):
+    """As a user's `trace.py` beside his script is, which hides Python's own."""
+    (tmp_path / "trace.py").write_text("def update(*given): pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "trace", raising=False)
+    loaded_code._is_known.cache_clear()
+    try:
+        assert of(replace(cpdpo.LEARNER, update=importlib.import_module("trace").update)) is None
+    finally:
+        loaded_code._is_known.cache_clear()
 
 
 def test_a_learner_or_a_method_of_ones_own_has_no_fingerprint(monkeypatch):

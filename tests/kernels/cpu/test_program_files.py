@@ -16,8 +16,9 @@ from jax.experimental.compilation_cache import compilation_cache
 
 from cpdpo_jax.common import files
 from cpdpo_jax.kernels import cpu_acceleration, loops, values
-from cpdpo_jax.kernels.cpu import program_files, switch
-from cpdpo_jax.learners import cpd_oppo
+from cpdpo_jax.kernels.cpu import ffi, program_files, switch
+from cpdpo_jax.learners import cpd_oppo, fixed
+from cpdpo_jax.learners.base import Learner
 from cpdpo_jax.simulation import compiled_loop
 from cpdpo_jax.simulation.programs import LearnerProgram
 from tests.support import FAST_COMPILE, lanes_for, random_cmdp
@@ -45,9 +46,9 @@ def folder(tmp_path):
     compilation_cache.reset_cache()
 
 
-def given(states: int = 3, dtype: type = np.float32):
+def given(states: int = 3, dtype: type = np.float32, learner: Learner = LEARNER):
     cmdp = random_cmdp(3, states, 2, 1, seed=5)
-    return lanes_for(LEARNER, cmdp, episodes=1000, preset="tuned", rho=0.5, dtype=dtype, n_lanes=16)
+    return lanes_for(learner, cmdp, episodes=1000, preset="tuned", rho=0.5, dtype=dtype, n_lanes=16)
 
 
 def fresh(clear: bool = True, **options) -> LearnerProgram:
@@ -58,8 +59,8 @@ def fresh(clear: bool = True, **options) -> LearnerProgram:
     return LearnerProgram(compiled_loop.advance_whole, **options)
 
 
-def run(program: LearnerProgram, lanes) -> list[np.ndarray]:
-    state, _ = program(LEARNER, "bernoulli", lanes, compiled_loop.begin(LEARNER, lanes), 0, 50)
+def run(program: LearnerProgram, lanes, learner: Learner = LEARNER) -> list[np.ndarray]:
+    state, _ = program(learner, "bernoulli", lanes, compiled_loop.begin(learner, lanes), 0, 50)
     return [np.asarray(leaf) for leaf in jax.tree.leaves(state)]
 
 
@@ -133,6 +134,23 @@ def test_what_jax_has_traced_of_other_code_is_not_written(folder, monkeypatch):
     assert_same(right, run(fresh(clear=False), lanes))
     assert_same(right, run(fresh(), lanes))
     assert len(list(folder.iterdir())) == 1
+
+
+@pytest.mark.parametrize("replaced", [["root_value"], ["root_value", "walk", "observe", "observe_whole"]])
+def test_replaced_kernels_leave_nothing_behind(folder, monkeypatch, replaced):
+    """Some of numba's, or all that a program asks for, so that its file would name none; and put back afterwards."""
+    lanes, calls = given(11, learner=fixed.UNIFORM), dict(ffi._CALLS)
+    right = run(fresh(), lanes, fixed.UNIFORM)
+    for path in folder.iterdir():
+        path.unlink()
+    for name in replaced:
+        own = calls[name]
+        monkeypatch.setitem(ffi._CALLS, name, lambda *a, own=own: jax.tree.map(lambda x: x * 0, own(*a)))
+    run(fresh(), lanes, fixed.UNIFORM)
+    assert not list(folder.iterdir())
+    monkeypatch.undo()
+    assert_same(right, run(fresh(clear=False), lanes, fixed.UNIFORM))
+    assert_same(right, run(fresh(), lanes, fixed.UNIFORM))
 
 
 def test_a_program_in_memory_is_of_its_context_alone(folder):
