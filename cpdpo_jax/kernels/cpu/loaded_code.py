@@ -128,7 +128,8 @@ class _Reader:
     def _parts(self, thing: Any) -> Iterable[Any]:
         """What a thing consists of."""
         if isinstance(thing, ModuleType):
-            self._is_ours(thing.__name__)
+            if not self._is_ours(thing.__name__):
+                _check_library(thing)
             return [thing.__name__]
         if type(thing) in (tuple, list):
             return thing
@@ -220,6 +221,15 @@ def _is_known(root: str) -> bool:
         return file is not None and Path(file).parent.name == root
     inside = file is None or (Path(file).is_relative_to(_PYTHON) and "site-packages" not in Path(file).parts)
     return root in sys.stdlib_module_names and inside
+
+
+def _check_library(module: ModuleType) -> None:
+    """No function of the user's own was put into a module of a library that the package uses."""
+    for value in list(vars(module).values()):
+        if isinstance(value, FunctionType):
+            home = str(value.__globals__.get("__name__"))
+            if not _is_known(home.partition(".")[0]):
+                raise _UnreadableError(home)
 
 
 def _is_pythons(kind: type) -> bool:

@@ -166,6 +166,12 @@ def test_a_file_that_is_called_like_a_module_of_pythons_is_foreign(monkeypatch, 
         loaded_code._is_known.cache_clear()
 
 
+def test_what_is_put_into_a_library_is_foreign(monkeypatch):
+    largest = jnp.maximum
+    monkeypatch.setattr(jnp, "maximum", lambda *given: 1.5 * largest(*given))
+    assert of() is None
+
+
 def test_a_learner_or_a_method_of_ones_own_has_no_fingerprint(monkeypatch):
     update = functools.wraps(cpdpo.LEARNER.update)(lambda *given: cpdpo.LEARNER.update(*given))
     assert of(replace(cpdpo.LEARNER, update=update)) is None
