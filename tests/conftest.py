@@ -1,6 +1,11 @@
 """What all tests share: strict promotion of types in most, in every thread and every process that a test starts.
 
-Ranks may broadcast outside of tests/kernels: the batch trails everywhere, so that [B] beside [L,S,A,B] is meant. The
+Compiling takes most of the suite's time, so XLA does not optimise (`FAST_COMPILE`), here and in those processes. Under
+the marker `optimised` simulations and processes compile as for users: for tests of bits, of what optimisation may
+break, and that compare a process with this one.
+`CPDPO_XLA_OPTIONS=0` asks for XLA's defaults, also from the tests.
+
+Ranks may broadcast outside of tests/kernels: the batch trails everywhere, so that [B] with [L,S,A,B] is intended. The
 marker `strict_ranks` forbids it for a test, and `tests/kernels/conftest.py` for all kernels.
 """
 
@@ -8,15 +13,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import jax
 import pytest
 
-from cpdpo_jax.simulation import compiled_loop
-from tests.support import FAST_COMPILE
+from cpdpo_jax.kernels.machines import programs
+from tests.support import FAST, FAST_COMPILE, OPTIMISED
 
 # Not under strict promotion: what stands for a user's own program, and what starts processes of its own.
 STANDARD = (
@@ -25,10 +29,24 @@ STANDARD = (
     "sweeps/test_shards",
 )  # fmt: skip
 
+_fast_flags = [f"--{name}={str(value).lower()}" for name, value in FAST_COMPILE.items()] if FAST else []
+_given = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if flag not in _fast_flags]  # pytest-xdist inherits
+_flags = {True: " ".join(_given), False: " ".join([*_given, *_fast_flags])}  # of tests that are optimised or not
+os.environ["XLA_FLAGS"] = _flags[False]
+jax.jit(lambda x: x)(0)  # XLA reads the flags now, and never again
+_users_options = programs.compiler_options
+
+
+def _optimised() -> dict[str, Any]:
+    return OPTIMISED | _users_options()
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Before all fixtures; not a context, which worker threads would not see, and for processes too."""
+    optimised = item.get_closest_marker("optimised") is not None
+    programs.compiler_options = _optimised if optimised else _users_options
+    os.environ["XLA_FLAGS"] = _flags[optimised]
     name = item.path.relative_to(Path(__file__).parent).with_suffix("").as_posix()
     promotion = "standard" if name in STANDARD else "strict"
     os.environ["JAX_NUMPY_DTYPE_PROMOTION"] = promotion
@@ -44,29 +62,17 @@ def x64() -> Iterator[None]:
 
 @pytest.fixture
 def standard_promotion(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Types are promoted as JAX does unless it is told otherwise: for code that stands for a user's."""
+    """JAX's default type promotion, for code that stands for a user's."""
     monkeypatch.setenv("JAX_NUMPY_DTYPE_PROMOTION", "standard")
     jax.config.update("jax_numpy_dtype_promotion", "standard")
     yield
     jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
-@pytest.fixture
-def fast_compile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Simulations of this process are compiled without optimising, for tests of what stands around them."""
-    monkeypatch.setattr(compiled_loop, "program", lambda lanes: _fast_program())
-
-
-@cache
-def _fast_program() -> Any:
-    """One for all tests: a shape is compiled once."""
-    return compiled_loop.LearnerProgram(
-        compiled_loop.advance_whole, static_argnums=(0, 5), donate_argnums=2, compiler_options=FAST_COMPILE
-    )
-
-
 @pytest.fixture(autouse=True)
 def _ranks(request: pytest.FixtureRequest) -> Iterator[None]:
     """Where the marker `strict_ranks` stands, arrays of different rank do not broadcast in silence."""
-    with jax.numpy_rank_promotion("raise" if request.node.get_closest_marker("strict_ranks") else "allow"):
-        yield
+    strict = request.node.get_closest_marker("strict_ranks") is not None
+    jax.config.update("jax_numpy_rank_promotion", "raise" if strict else "allow")  # `simulate` refuses the context
+    yield
+    jax.config.update("jax_numpy_rank_promotion", "allow")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -9,15 +11,29 @@ import jax.numpy as jnp
 import numpy as np
 
 import cpdpo_jax as cp
-from cpdpo_jax.learners import base
+from cpdpo_jax.common import xla_options
+from cpdpo_jax.learners import base, optimistic
 from cpdpo_jax.learners.base import Learner
+from cpdpo_jax.learners.estimates import Estimates
 from cpdpo_jax.simulation import compiled_loop, host_loop, knowledge
 from cpdpo_jax.simulation.options import Options
 from cpdpo_jax.simulation.plan import prepare
+from cpdpo_jax.simulation.randomness import update_key
 from cpdpo_jax.simulation.rollout import make_model
 
-# Compiling takes most of the time of many tests; for those to which speed and rounding do not matter.
-FAST_COMPILE: Any = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+# XLA's options in tests (see conftest.py), and those that give its defaults back to one program. An unknown flag ends
+# the process, so with other versions of jax everything is compiled as for users, and the suite takes longer.
+FAST = os.environ.get(xla_options.VARIABLE) != "0" and jax.__version__.startswith("0.10.")
+FAST_COMPILE: Any = {
+    "xla_backend_optimization_level": 0,
+    "xla_llvm_disable_expensive_passes": True,
+    "xla_cpu_use_fusion_emitters": False,
+}
+OPTIMISED: Any = {
+    "xla_backend_optimization_level": 3,
+    "xla_llvm_disable_expensive_passes": False,
+    "xla_cpu_use_fusion_emitters": True,
+} if FAST else {}  # fmt: skip
 
 
 def random_cmdp(
@@ -77,18 +93,43 @@ def lanes_for(
     )
 
 
+def replay(
+    learner: Learner,
+    noise: str,
+    lanes: compiled_loop.LaneInputs,
+    draws: jax.Array | np.ndarray,
+    record: Callable[[Any], Any] = lambda state: None,
+) -> tuple[Any, compiled_loop.Episode, Any]:
+    """Episodes on given draws [n,L,3+M,B], everything kept: (last state, episodes [n,...], records [n,...]).
+
+    `record` says what to keep of the learner's state after each update.
+    """
+
+    def step(state: Any, given: tuple[jax.Array, jax.Array]) -> tuple[Any, tuple[compiled_loop.Episode, Any]]:
+        draw, t = given
+        state, played = compiled_loop.play_episode(learner, noise, lanes, state, draw, t)
+        return state, (played, record(state))
+
+    times = jnp.arange(len(draws), dtype=jnp.int32)
+    state, (episodes, records) = jax.lax.scan(
+        step, compiled_loop.init_learner(learner, lanes, 0), (jnp.asarray(draws), times)
+    )
+    return state, episodes, records
+
+
 def replay_on_host(
     learner: Learner, noise: str, lanes: compiled_loop.LaneInputs, draws: Any
 ) -> tuple[Any, compiled_loop.Episode]:
-    """`compiled_loop.replay` for a host learner: (last state [...,B], episodes [n,...,B])."""
+    """`replay` for a host learner: (last state [...,B], episodes [n,...,B])."""
     ends, played = [], []
     for b in range(draws.shape[-1]):
-        one, episodes = host_loop.lane(lanes, b), []
-        state = learner.init(one.problem, one.hyper)
-        for draw in np.asarray(draws, float)[..., b]:
+        one, episodes = host_loop.select_lane(lanes, b), []
+        state = host_loop.init_learner(learner, one, 0)
+        for t, draw in enumerate(np.asarray(draws, float)[..., b]):
             policy = learner.policy(one.problem, one.hyper, state)
             trajectory = host_loop.rollout(one.model, policy, draw, noise)
-            state, info = learner.update(one.problem, one.hyper, state, policy, trajectory)
+            key = (update_key(one.keys, t),) * learner.randomness
+            state, info = learner.update(one.problem, one.hyper, state, policy, trajectory, *key)
             episodes.append(compiled_loop.Episode(policy, trajectory, np.zeros(0), info))  # pyright: ignore[reportArgumentType]
         ends.append(state)
         played.append(jax.tree.map(lambda *leaves: np.stack(leaves), *episodes))
@@ -97,4 +138,11 @@ def replay_on_host(
 
 def planned(learner: Any, cmdp: Any, *, episodes: int, seeds: int, hparams: Any = "tuned", **options: Any) -> Any:
     """What `simulate` would run, with its options by name."""
-    return prepare(learner, cmdp, episodes=episodes, seeds=seeds, hparams=hparams, options=Options.made_of(options))
+    return prepare(learner, cmdp, episodes=episodes, seeds=seeds, hparams=hparams, options=Options.from_values(options))
+
+
+def statistics_from(estimates: Estimates) -> optimistic.Statistics:
+    """`optimistic.Statistics` of counts made elsewhere."""
+    return optimistic.Statistics(
+        estimates, optimistic.deviation_of(estimates.transitions, estimates.payoff_sum.dtype, axis=3)
+    )

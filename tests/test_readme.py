@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.util
 import inspect
 import re
 import tomllib
@@ -15,12 +16,13 @@ import pytest
 
 import cpdpo_jax as cp
 from cpdpo_jax import cli
-from cpdpo_jax.kernels.cpu.switch import VARIABLE
+from cpdpo_jax.kernels.machines.target import PAPER_VARIABLE
 from cpdpo_jax.learners import base
 from cpdpo_jax.sweeps import config
 
 ROOT = Path(__file__).parent.parent
-OURS = ("start", "own_cmdp", "own_learner", "sweeps", "metrics", "paper", "speed", "contributing", "experiments_index")
+OURS = ("start", "own_cmdp", "own_learner", "sweeps", "metrics", "paper", "speed", "contributing", "plugins")
+OURS += ("experiments_index",)
 PAGES = {"README.md": (ROOT / "README.md").read_text()}
 PAGES |= {f"docs/{name}.md": (ROOT / "docs" / f"{name}.md").read_text() for name in OURS}
 MOST_WORDS = 900
@@ -33,13 +35,13 @@ def prose(text: str) -> str:
 
 def inline(text: str) -> set[str]:
     """What stands in backticks."""
-    return {" ".join(one.split()) for one in re.findall(r"`([^`]+)`", prose(text))}
+    return {" ".join(code.split()) for code in re.findall(r"`([^`]+)`", prose(text))}
 
 
 def indented(text: str) -> list[str]:
     """Indented blocks of code."""
     found = re.findall(r"(?:^    .*\n|^\n(?=    ))+", prose(text), re.MULTILINE)
-    return [re.sub(r"^    ", "", one, flags=re.MULTILINE) for one in found]
+    return [re.sub(r"^    ", "", block, flags=re.MULTILINE) for block in found]
 
 
 FENCED = {name: re.findall(r"```python\n(.*?)```", text, re.DOTALL) for name, text in PAGES.items()}
@@ -50,9 +52,18 @@ BLOCKS = [block for text in PAGES.values() for block in indented(text)]
 ELSEWHERE = {"jit", "vmap", "scan", "JAX_COMPILATION_CACHE_DIR", 'pip install ".[cuda12]"', "cuda13", ">=", "<="}
 ELSEWHERE |= {"strong_plus", "lagrangian", "lagrangian_cor", "Deviation: name", "~/.cache/cpdpo_jax", ".npz"}
 ELSEWHERE |= {"config.toml", "manifest.json", "blocks/*.nc", "checkpoints/", "report.html", "runs/demo"}
-ELSEWHERE |= {f"{VARIABLE}=0", "with cp.kernels.cpu_acceleration(False):", "python -m tests.test_house"}
-ELSEWHERE |= {"python -m experiments.NAME --scale small", "mkdocs build -f docs/site/mkdocs.yml", "ValueError"}
-ELSEWHERE |= {"curves.csv", "Hyperparameters", "mine.py", 'imports = ["mine.py"]'}
+ELSEWHERE |= {f"{PAPER_VARIABLE}=1", "with cp.kernels.paper_forms():"}
+ELSEWHERE |= {"python -m experiments.NAME --scale small", "python -m experiments.faults.precision", "ValueError"}
+ELSEWHERE |= {"env.unwrapped.P", "strong_violation_0"}
+ELSEWHERE |= {"-m exhaustive", "LEARNER = base.register(Learner(...))"}
+ELSEWHERE |= {"curves.csv", "Hyperparameters", "mine.py", 'imports = ["mine.py"]', "CPDPO_RUN_NOTEBOOKS=false"}
+ELSEWHERE |= {
+    "jax.enable_x64(True)",
+    'jax.numpy_rank_promotion("raise")',
+    "TypePromotionError",
+    "Learner",
+    'MYOPIC = Learner(name="myopic", ...)',
+}
 DEVIATION = r"[a-z]+(?:-[a-z]+)+"
 SHAPE = r"\[[\w, +\-]+\]"
 
@@ -60,7 +71,12 @@ SHAPE = r"\[[\w, +\-]+\]"
 def resolve(dotted: str) -> Any:
     """The object that `cp.solve`, `kernels.dual_max` or `learners.podb.step` names."""
     first, *rest = dotted.split(".")
-    places = {"cp": "cpdpo_jax", "monitor": "cpdpo_jax.simulation.monitor", "rollout": "cpdpo_jax.simulation.rollout"}
+    places = {
+        "cp": "cpdpo_jax",
+        "jax": "jax",
+        "monitor": "cpdpo_jax.simulation.monitor",
+        "rollout": "cpdpo_jax.simulation.rollout",
+    }
     found = importlib.import_module(places.get(first, f"cpdpo_jax.{first}"))
     for name in rest:
         found = getattr(found, name)
@@ -70,8 +86,9 @@ def resolve(dotted: str) -> Any:
 @cache
 def parameters() -> set[str]:
     """What may be set: of functions, hyperparameters, keys of a configuration, and of environments."""
-    functions = (cp.simulate, base.Learner, cp.make_cmdp, cp.from_episodic, cp.Result.plot, cp.Result.metric)
-    names = {name for one in functions for name in inspect.signature(one).parameters}
+    functions = (cp.simulate, cp.play_losses, base.Learner, cp.make_cmdp, cp.from_episodic)
+    functions += (cp.Result.plot, cp.Result.metric)
+    names = {name for function in functions for name in inspect.signature(function).parameters}
     problem = base.make_problem(cp.stack([cp.envs.make("factored")]), episodes=9, delta=0.1, slater_margin=1.0)
     for name in base.names():
         names |= set(base.get(name).hyperparameters(problem, "tuned")._fields)
@@ -110,14 +127,17 @@ def test_the_example_runs(standard_promotion, page, tmp_path, monkeypatch, capsy
 
     mpl.use("Agg")
     monkeypatch.chdir(tmp_path)
-    (example,) = FENCED[page]
     scope: dict = {}
-    exec(compile(example, page, "exec"), scope)
+    exec(compile("\n".join(FENCED[page]), page, "exec"), scope)
     printed = capsys.readouterr().out
     assert "strong_violation" in printed
     if page == "docs/own_cmdp.md":
         assert "OPT 45 dollars" in printed
         assert "regret in dollars, violation in visitors" in printed
+        assert "OPT 0 points" in printed
+        assert "tuned, any rho" in printed
+        assert r"optprimaldual & rho=0.05 &" in (tmp_path / "taxi.tex").read_text()
+        assert (tmp_path / "taxi.pdf").stat().st_size > 1000
     assert list(tmp_path.iterdir())  # every example writes a file
 
 
@@ -129,7 +149,7 @@ def test_the_learner_of_ones_own_runs(standard_promotion, capsys):
     assert "myopic" in cp.learners.names()
     regret = scope["result"].data.weak_regret.isel(episode=-1, instance=0).mean("seed")
     # greedier on rewards earns more: a hundred times the float32 noise of 2,000 episodes
-    cold, warm = (float(regret.sel(learner="myopic", setting=f"tuned, temperature={t}")) for t in (0.05, 0.5))
+    cold, warm = (float(regret.sel(learner="myopic", hparams=f"tuned, temperature={t}")) for t in (0.05, 0.5))
     assert cold < warm - 0.2
     assert "myopic" in capsys.readouterr().out
 
@@ -147,11 +167,11 @@ def test_the_deviations_of_the_page_are_those_of_the_code():
 @pytest.mark.parametrize("page", ["README.md", "docs/sweeps.md"])
 def test_the_sweep_is_a_configuration(page):
     (example,) = [block for block in indented(PAGES[page]) if re.search(r"^learners = ", block, re.MULTILINE)]
-    one = config.build(tomllib.loads(example))
-    for environment in one.environments:
+    sweep = config.build(tomllib.loads(example))
+    for environment in sweep.environments:
         name = environment.pop("name")
         cp.envs.make(name, **environment)
-    assert set(one.learners) <= set(base.names())
+    assert set(sweep.learners) <= set(base.names())
 
 
 COMMANDS = [text for text in INLINE if re.match(r"cpdpo |--[a-z]", text)]
@@ -179,7 +199,7 @@ def test_every_path_exists():
     assert len(named) > 10
     others = [text for text in INLINE if re.fullmatch(r"(tests|experiments|docs|\.ci)/[\w/.]*|[A-Z]+\.cff", text)]
     others += [f"cpdpo_jax/{text}" for text in INLINE if re.fullmatch(r"(?:learners|envs|simulation)/\w+\.py", text)]
-    missing = [path for path in [*(one for row in named for one in row), *others] if not (ROOT / path).exists()]
+    missing = [path for path in [*(path for row in named for path in row), *others] if not (ROOT / path).exists()]
     assert missing == []
 
 
@@ -209,9 +229,12 @@ def test_every_other_name_in_backticks_is_known(data):
     """A learner, environment, parameter, metric, public name, deviation or path; whatever else is listed above."""
     known = {*base.names(), *cp.envs.names(), *parameters(), *base.PRESETS, *cp.__all__, *map(str, data.data_vars)}
     known |= {name for name in vars(cp.kernels) if not name.startswith("_")} | {"concentration_bounds"}
-    methods = {name for one in (cp.Result, cp.CMDP) for name in vars(one) if not name.startswith("_")}
+    methods = {name for cls in (cp.Result, cp.CMDP) for name in vars(cls) if not name.startswith("_")}
     for text in INLINE:
         if text in ELSEWHERE or text in COMMANDS or "/" in text or re.fullmatch(r"\S+\.(py|cff)", text):
+            continue
+        if command := re.fullmatch(r"python -m ((?:experiments|tests)\.[a-z_]+)(?: .*)?", text):
+            assert importlib.util.find_spec(command[1]), text
             continue
         if re.fullmatch(DEVIATION, text) or re.fullmatch(SHAPE, text):
             continue
@@ -226,8 +249,8 @@ def test_every_other_name_in_backticks_is_known(data):
                 assert set(re.findall(r"(\w+)=", dotted[2])) <= set(inspect.signature(function).parameters), text
         elif re.fullmatch(r"[a-z]+(\.\w+)+", text):
             resolve(text)
-        elif setting := re.fullmatch(r"(\w+)\s?=.*", text):
-            assert setting[1] in parameters(), text
+        elif assignment := re.fullmatch(r"(\w+)\s?=.*", text):
+            assert assignment[1] in parameters(), text
         elif call := re.fullmatch(r"(\w+)\((.*)\)", text):
             assert call[1] == "Learner" or call[1] in methods, text
             assert set(re.findall(r"(\w+)=", call[2])) <= parameters(), text
@@ -246,8 +269,8 @@ def test_every_learner_of_the_table_is_one():
 
 def test_everything_public_is_on_the_page_of_the_api():
     page = (ROOT / "docs" / "api.md").read_text()
-    rooms = {"envs", "learners", "kernels", "exact"}
-    assert [name for name in cp.__all__ if name not in rooms and not re.search(rf"\b{name}\b", page)] == []
+    subpackages = {"envs", "learners", "kernels", "exact"}
+    assert [name for name in cp.__all__ if name not in subpackages and not re.search(rf"\b{name}\b", page)] == []
 
 
 def test_nothing_is_listed_as_elsewhere_that_no_page_says():

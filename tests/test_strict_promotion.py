@@ -25,12 +25,12 @@ def test_types_are_not_promoted() -> None:
 
 def test_nor_in_a_thread() -> None:
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(_refuses_types).result()
+        pool.submit(_refuses_types).result(timeout=60)
 
 
 def test_nor_in_a_process() -> None:
     ask = "import jax; print(jax.config.jax_numpy_dtype_promotion)"
-    assert subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True).stdout == "strict\n"
+    assert subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, timeout=600).stdout == "strict\n"
 
 
 @pytest.mark.strict_ranks

@@ -1,4 +1,4 @@
-"""What can be asked of `cpdpo`: a frozen dataclass for every command. Importing this does not import jax."""
+"""The arguments of `cpdpo`: a frozen dataclass for every command. Importing this does not import jax."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Imports = Annotated[Many, arg(name="import", metavar="FILE.py|MODULE...", help_b
 
 
 def _flag(metavar: str) -> Any:
-    """How a flag that may be left out shows in the help."""
+    """An optional flag, shown in the help with `metavar` and without its default."""
     return arg(metavar=metavar, help_behavior_hint="")
 
 
@@ -24,38 +24,45 @@ def _option_flag(option: Any) -> tuple[str, Any, str]:
     return option.name, Annotated[str, arg(metavar=shown, help=means, help_behavior_hint="")], ""
 
 
-OptionFlags: Any = make_dataclass(
-    "OptionFlags", [_option_flag(option) for option in fields(Options)], frozen=True
-)  # the options of `simulate`, each a flag; what is not given is left to the file, or to its default
+# the options of `simulate` as flags; a missing flag leaves the value to the file or the default
+OptionFlags: Any = make_dataclass("OptionFlags", [_option_flag(option) for option in fields(Options)], frozen=True)
 
 
 @dataclass(frozen=True)
 class Common:
-    """What every command takes."""
+    """Flags of every command."""
 
     debug: Annotated[bool, _flag("")] = field(default=False, kw_only=True)
     """show the stack trace of an error"""
 
 
 @dataclass(frozen=True)
-class Where:
-    """Where blocks run; needs `pip install cpdpo_jax[dask]`. See docs/clusters.md."""
+class Printing(Common):
+    """Flags of commands that print a table."""
+
+    json: Annotated[bool, _flag("")] = field(default=False, kw_only=True)
+    """print JSON"""
+
+
+@dataclass(frozen=True)
+class EngineFlags:
+    """Run on dask workers; needs `pip install cpdpo_jax[dask]`. See docs/clusters.md."""
 
     on: Annotated[str, _flag("local:N|tcp://HOST:PORT|tls://HOST:PORT|slurm:N")] = ""
-    """workers of dask instead of the threads of this process"""
+    """use dask workers instead of the threads of this process"""
     no_shared: Annotated[bool, _flag("")] = False
-    """workers do not see the run directory: results are sent back"""
+    """workers cannot see the run directory and send results back"""
     tls_ca: Annotated[str, _flag("FILE")] = ""
-    """certificate of the authority, for tls://"""
+    """certificate of the certificate authority, for tls://"""
     tls_cert: Annotated[str, _flag("FILE")] = ""
-    """our certificate"""
+    """certificate of this client"""
     tls_key: Annotated[str, _flag("FILE")] = ""
-    """its key"""
+    """key of that certificate"""
 
 
 @dataclass(frozen=True)
 class Demo(Common):
-    """Our own learner, CPD-PO and two rivals on two small CMDPs: table, figures and report in some minutes.
+    """Run cpd_oppo, cpdpo and two rivals on two small CMDPs; write tables, figures and a report in a few minutes.
 
     example: cpdpo demo
     """
@@ -65,12 +72,12 @@ class Demo(Common):
     episodes: Annotated[str, _flag("T")] = "50000"
     """number of episodes (50000)"""
     seeds: Annotated[str, _flag("N|LIST")] = "64"
-    """how many seeds, or which (64)"""
+    """number of seeds, or a list (64)"""
 
 
 @dataclass(frozen=True)
-class Run(Common):
-    """Run a sweep into a directory; what is finished there is not run again. Flags go before the file's values.
+class Run(Printing):
+    """Run a sweep into a directory; finished blocks are not run again. Flags override the file.
 
     examples:
       cpdpo run sweep.toml
@@ -79,54 +86,50 @@ class Run(Common):
     keys of the file (TOML; whole numbers may be written 1e5):
       learners      names (`cpdpo list`)
       environments  names, or tables with name, the environment's parameters, and grid = { PARAMETER = [...] }
-      episodes      T, or a list: a run for each
-      seeds         how many, or a list
-      settings      "tuned", "theory", { HYPERPARAMETER = value, list or "x2" }, a list of these, or a table by learner
-      imports       files or modules of your own that register learners and environments
-      block         seeds of a block, a multiple of 32
+      episodes      T, or a list with a separate run for each T
+      seeds         a number, or a list
+      hparams       "tuned", "theory", { HYPERPARAMETER = value, list or "x2" }, a list of these, or a table by learner
+      imports       your own files or modules that register learners and environments
+      block         seeds per block, a multiple of 32
       slurm         a table for --on slurm: jobs, partition, account, time, memory, ... (docs/clusters.md)
-      key, checkpoints, rho, delta, horizon, monitor, safety, dtype: as the flags of these names
+      key, checkpoints, rho, delta, horizon, monitor, safety, dtype: same as the flags
     """
 
-    file: Positional[Annotated[str, _flag("FILE.toml")]] = ""
+    file: Positional[Annotated[str, _flag("[FILE.toml]")]] = ""
     """TOML file with the keys above"""
     learner: Annotated[Many, _flag("NAME...")] = ()
     """learners (`cpdpo list`)"""
     env: Annotated[Many, _flag("NAME[:PARAMETER=VALUE,...]...")] = ()
     """environments (`cpdpo list`)"""
     episodes: Annotated[Many, _flag("T...")] = ()
-    """number of episodes; several: one run for each"""
+    """number of episodes; several values give separate runs"""
     seeds: Annotated[str, _flag("N|LIST")] = ""
-    """how many seeds, or which: 64, or 5,7,9, or 64-127"""
-    setting: Annotated[Many, _flag("PRESET...")] = ()
-    """tuned, theory, or both"""
-    set: Annotated[Many, _flag("NAME=VALUE[,VALUE...]...")] = ()
-    """hyperparameters of all learners, a grid if several: learning_rate=x0.5,x1,x2"""
+    """number of seeds, or a list: 64, or 5,7,9, or 64-127"""
+    hparams: Annotated[Many, _flag("tuned|theory|NAME=VALUE[,VALUE...]...")] = ()
+    """presets, and values that override them for all learners; several values form a grid: learning_rate=x0.5,x1,x2"""
     imports: Imports = ()
-    """code of your own that registers learners or environments"""
+    """your own code that registers learners or environments"""
     simulation: OptionFlags = field(default_factory=OptionFlags)  # pyright: ignore[reportInvalidTypeForm]
-    """how it is run; also keys of the file"""
+    """options of the simulation, also keys of the file"""
     out: Annotated[str, _flag("DIR")] = ""
     """run directory (runs/NAME_OF_FILE)"""
     dry_run: Annotated[bool, _flag("")] = False
-    """only say what would run, how long, how much disk"""
+    """only print what would run, with estimates of time and disk space"""
     any_version: Annotated[bool, _flag("")] = False
-    """go on in a directory of another version"""
+    """resume a directory of another version"""
     checkpoint_every: float = 5.0
     """seconds between snapshots"""
     shard: Annotated[str, _flag("I/N")] = ""
-    """run only this share of the blocks (0/N to N-1/N), beside others of the same N"""
+    """run only shard I of N (0/N to N-1/N); the other shards may run in parallel"""
     no_lock: Annotated[bool, _flag("")] = False
-    """for file systems that cannot lock files: nobody else must run this there"""
-    where: Where = field(default_factory=Where)
-    """where blocks run"""
-    json: Annotated[bool, _flag("")] = False
-    """print JSON"""
+    """do not lock the directory (for file systems without locks); make sure that no other process runs in it"""
+    engine: EngineFlags = field(default_factory=EngineFlags)
+    """run on dask workers"""
 
 
 @dataclass(frozen=True)
-class Resume(Common):
-    """Go on with a run that was stopped, killed or ran out of disk.
+class Resume(Printing):
+    """Resume a run that was interrupted, killed or ran out of disk space.
 
     example: cpdpo resume runs/sweep
     """
@@ -134,35 +137,31 @@ class Resume(Common):
     directory: Positional[Annotated[Path, _flag("DIR")]]
     """run directory"""
     any_version: Annotated[bool, _flag("")] = False
-    """go on in a directory of another version"""
+    """resume a directory of another version"""
     checkpoint_every: float = 5.0
     """seconds between snapshots"""
     shard: Annotated[str, _flag("I/N")] = ""
-    """run only this share of the blocks (0/N to N-1/N), beside others of the same N"""
+    """run only shard I of N (0/N to N-1/N); the other shards may run in parallel"""
     no_lock: Annotated[bool, _flag("")] = False
-    """for file systems that cannot lock files: nobody else must run this there"""
-    where: Where = field(default_factory=Where)
-    """where blocks run"""
-    json: Annotated[bool, _flag("")] = False
-    """print JSON"""
+    """do not lock the directory (for file systems without locks); make sure that no other process runs in it"""
+    engine: EngineFlags = field(default_factory=EngineFlags)
+    """run on dask workers"""
 
 
 @dataclass(frozen=True)
-class Status(Common):
-    """How far a run has come; several directories of one run (shards) count as one.
+class Status(Printing):
+    """Show the progress of a run; several directories (shards of one run) are added up.
 
     example: cpdpo status runs/sweep --json
     """
 
     directories: Positional[Annotated[tuple[Path, ...], _flag("DIR...")]]
     """run directories"""
-    json: Annotated[bool, _flag("")] = False
-    """print JSON"""
 
 
 @dataclass(frozen=True)
-class Report(Common):
-    """Figures (PDF and PNG) and one report.html of one or several runs, from what is finished.
+class Report(Printing):
+    """Write figures (PDF and PNG) and one report.html for the finished blocks of one or several runs.
 
     example: cpdpo report runs/sweep
     """
@@ -170,20 +169,37 @@ class Report(Common):
     directories: Positional[Annotated[tuple[Path, ...], _flag("DIR...")]]
     """run directories"""
     out: Annotated[str, _flag("DIR")] = ""
-    """where to (the first run directory)"""
+    """output directory (the first run directory)"""
     no_figures: Annotated[bool, _flag("")] = False
     """no figures, only report.html"""
     csv: Annotated[bool, _flag("")] = False
     """also curves.csv: every seed at every checkpoint"""
+    latex: Annotated[bool, _flag("")] = False
+    """also table.tex: means at T with intervals, for LaTeX with booktabs"""
+    metric: Annotated[Many, _flag("NAME...")] = ("strong_regret", "strong_violation")
+    """metrics of table.tex: strong_regret, weak_regret, strong_violation, weak_violation (both strong metrics)"""
     units: Annotated[Literal["source", "learner"], _flag("source|learner")] = "source"
-    """of the CMDP's source, or the learner's, where rewards and costs lie in [0, 1]"""
-    json: Annotated[bool, _flag("")] = False
-    """print the summary table as JSON"""
+    """original units of the CMDP, or the learner's, in which rewards and costs lie in [0, 1]"""
 
 
 @dataclass(frozen=True)
-class Solve(Common):
-    """Exact optimum, multipliers and Slater margin of an environment.
+class Compare(Printing):
+    """Compare all pairs of learners of one or several runs: differences, effect sizes, corrected p values, ranks.
+
+    example: cpdpo compare runs/sweep
+    """
+
+    directories: Positional[Annotated[tuple[Path, ...], _flag("DIR...")]]
+    """run directories"""
+    metric: Annotated[Many, _flag("NAME...")] = ("strong_regret", "strong_violation")
+    """strong_regret, weak_regret, strong_violation, weak_violation (both strong metrics)"""
+    units: Annotated[Literal["source", "learner"], _flag("source|learner")] = "source"
+    """original units of the CMDP, or the learner's, in which rewards and costs lie in [0, 1]"""
+
+
+@dataclass(frozen=True)
+class Solve(Printing):
+    """Print the exact optimum, multipliers and Slater margin of an environment.
 
     example: cpdpo solve media_streaming --json
     """
@@ -191,58 +207,28 @@ class Solve(Common):
     environment: Positional[Annotated[str, _flag("ENV")]]
     """NAME[:PARAMETER=VALUE,...] or an .npz file"""
     imports: Imports = ()
-    """code of your own that registers environments"""
-    json: Annotated[bool, _flag("")] = False
-    """print JSON"""
+    """your own code that registers environments"""
 
 
 @dataclass(frozen=True)
-class List(Common):
-    """Environments and learners; with a name, an environment's parameters or a learner's hyperparameters.
+class List(Printing):
+    """List environments and learners, or the parameters of an environment or hyperparameters of a learner.
 
     example: cpdpo list random
     """
 
-    name: Positional[Annotated[str, _flag("NAME")]] = ""
-    """an environment or a learner"""
+    name: Positional[Annotated[str, _flag("[NAME]")]] = ""
+    """an environment or a learner (all if omitted)"""
     imports: Imports = ()
-    """code of your own, listed with the rest"""
-    json: Annotated[bool, _flag("")] = False
-    """print JSON"""
+    """your own code, which is listed too"""
 
 
 @dataclass(frozen=True)
-class Bench(Common):
-    """Speed: CPD-PO and CPD-OPPO beside hand-written anchors and naive programs, all learners, where the time goes.
+class Info(Printing):
+    """Print versions, devices, the kernels in use, caches and a quick benchmark (for bug reports).
 
-    examples:
-      cpdpo bench --quick
-      cpdpo bench --anchor cpdpo=a.cpp cpd_oppo=b.cpp --sizes 5,5,3,2 8,8,4,2 --seeds 8 512
-      cpdpo bench --scaling
+    example: cpdpo info --json
     """
-
-    anchor: Annotated[Many, _flag("LEARNER=FILE.cpp...")] = ()
-    """C++ programs to compare learners with (FILE.cpp alone: cpdpo); needs a C++ compiler"""
-    sizes: Annotated[Many, _flag("L,S,A,M...")] = ()
-    """layers, states, actions and constraints (seven sizes from 3,3,2,1 to 20,20,5,1)"""
-    seeds: Annotated[Many, _flag("N...")] = ()
-    """numbers of seeds; up to 8 run on one core (8 64 512)"""
-    part: Annotated[Many, _flag("NAME...")] = ()
-    """only these: speed, naive, baselines, flame, device"""
-    target: Annotated[str, _flag("h100|a100")] = ""
-    """part device: compile for this GPU (needs jax's CUDA plugin, no GPU); else a stand-in is counted"""
-    learner: Annotated[Many, _flag("NAME...")] = ()
-    """parts speed, flame, and device with a target: of these learners (cpdpo cpd_oppo)"""
-    scaling: Annotated[bool, _flag("")] = False
-    """only throughput against seeds (1 to 4096) and cores"""
-    memory: Annotated[bool, _flag("")] = False
-    """only peak memory against T"""
-    quick: Annotated[bool, _flag("")] = False
-    """two small sizes, short measurements, compiled programs from the cache"""
-    seconds: Annotated[float, _flag("S")] = 0.0
-    """of one measurement (1, quick: 0.2)"""
-    json: Annotated[bool, _flag("")] = False
-    """print JSON"""
 
 
 Command = (
@@ -251,8 +237,9 @@ Command = (
     | Annotated[Resume, subcommand("resume")]
     | Annotated[Status, subcommand("status")]
     | Annotated[Report, subcommand("report")]
+    | Annotated[Compare, subcommand("compare")]
     | Annotated[Solve, subcommand("solve")]
     | Annotated[List, subcommand("list")]
-    | Annotated[Bench, subcommand("bench")]
+    | Annotated[Info, subcommand("info")]
 )
-COMMANDS = ("demo", "run", "resume", "status", "report", "solve", "list", "bench")
+COMMANDS = ("demo", "run", "resume", "status", "report", "compare", "solve", "list", "info")

@@ -1,4 +1,4 @@
-"""`cpdpo list`: learners and environments, what they are and what can be set."""
+"""`cpdpo list`: descriptions and options of learners and environments."""
 
 from __future__ import annotations
 
@@ -11,55 +11,55 @@ from typing import Any
 
 import numpy as np
 
-LAYERS, STATES, ACTIONS, EPISODES, RHO = 5, 5, 3, 100_000, 0.5  # the presets' values depend on the problem: on this one
+LAYERS, STATES, ACTIONS, EPISODES, RHO = 5, 5, 3, 100_000, 0.5  # the problem for which presets are shown
 
 
 def about(learner: Any) -> str:
-    """What its module says of a learner: its own entry, or the docstring; a user's own may have neither."""
+    """A learner's description: its entry in its module's ABOUT, or else the module's docstring."""
     module = sys.modules.get(learner.update.__module__ or "")
-    if own := getattr(module, "ABOUT", {}).get(learner.name):
-        return own
-    return (getattr(module, "__doc__", None) or "a learner of your own").strip()
+    if entry := getattr(module, "ABOUT", {}).get(learner.name):
+        return entry
+    return (getattr(module, "__doc__", None) or "a user-defined learner").strip()
 
 
 def meanings(hyperparameters: type) -> dict[str, str]:
-    """What each field of a learner's hyperparameters means: the comment beside it."""
+    """The meaning of each hyperparameter: the comment on its line."""
     try:
         source = inspect.getsource(hyperparameters)
-    except (OSError, TypeError):  # made in a shell
+    except (OSError, TypeError):  # defined interactively
         return {}
     return dict(re.findall(r"^\s+(\w+)\s*:\s*[^#\n]+?#\s*(.+?)\s*$", source, re.MULTILINE))
 
 
 def hyperparameters(learner: Any) -> list[dict[str, Any]]:
-    """Name, meaning and both presets' values of every hyperparameter, at one constraint and the sizes above."""
+    """Name, meaning and both presets' values of every hyperparameter, for one constraint and the sizes above."""
     from cpdpo_jax.learners.base import PRESETS, Problem, SafePolicy
 
-    one = np.ones(1)
+    ones = np.ones(1)
     problem = Problem(
         action_mask=np.ones((LAYERS, STATES, ACTIONS, 1), bool),
-        threshold=one[None],
-        n_states=one * ((LAYERS - 1) * STATES + 2),
-        n_actions=one * ACTIONS,
-        episodes=one * EPISODES,
-        delta=one * 0.05,
-        slater_margin=one * RHO,
-        safe=SafePolicy(np.full((LAYERS, STATES, ACTIONS, 1), 1 / ACTIONS), one[None] * (1 - RHO)),
+        threshold=ones[None],
+        n_states=ones * ((LAYERS - 1) * STATES + 2),
+        n_actions=ones * ACTIONS,
+        episodes=ones * EPISODES,
+        delta=ones * 0.05,
+        slater_margin=ones * RHO,
+        safe=SafePolicy(np.full((LAYERS, STATES, ACTIONS, 1), 1 / ACTIONS), ones[None] * (1 - RHO)),
     )
     if learner.extra_knowledge:
         policy = np.full(problem.action_mask.shape, 1 / ACTIONS)
         problem = problem._replace(safe=SafePolicy(policy, problem.threshold - 0.5 * RHO))
     values = {preset: learner.hyperparameters(problem, preset) for preset in PRESETS}
-    words = meanings(type(values["tuned"]))
+    comments = meanings(type(values["tuned"]))
     return [
-        {"name": name, "means": words.get(name, "")}
+        {"name": name, "means": comments.get(name, "")}
         | {preset: float(np.ravel(getattr(values[preset], name))[0]) for preset in PRESETS}
         for name in values["tuned"]._fields
     ]
 
 
 def lines(entries: dict[str, str]) -> str:
-    """A line for each name, as wide as the terminal; what does not fit goes on below."""
+    """One line per name, wrapped at the width of the terminal."""
     start = max(map(len, entries)) + 4
     width = max(shutil.get_terminal_size((120, 24)).columns, start + 30)
     return "\n".join(
@@ -70,15 +70,15 @@ def lines(entries: dict[str, str]) -> str:
 
 def table(learner: Any) -> str:
     """The hyperparameters of a learner as lines."""
-    found = hyperparameters(learner)
-    if not found:
+    rows = hyperparameters(learner)
+    if not rows:
         return "It has no hyperparameters."
-    width = max(len(one["name"]) for one in found)
+    width = max(len(row["name"]) for row in rows)
     lines = [f"{'':{width}}  {'tuned':>10}  {'theory':>10}"]
-    for one in found:
-        lines.append(f"{one['name']:{width}}  {one['tuned']:>10.4g}  {one['theory']:>10.4g}  {one['means']}".rstrip())
-    where = [
+    for row in rows:
+        lines.append(f"{row['name']:{width}}  {row['tuned']:>10.4g}  {row['theory']:>10.4g}  {row['means']}".rstrip())
+    notes = [
         f"Values at {LAYERS} layers, {STATES} states, {ACTIONS} actions, 1 constraint, T = {EPISODES:,}, rho = {RHO}.",
-        'Change one with --set NAME=VALUE, or NAME=x2 for twice the preset\'s (in a file: settings = { NAME = "x2" }).',
+        "Set one with --hparams NAME=VALUE, or NAME=x2 for twice the preset's value (file: hparams.NAME = 'x2').",
     ]
-    return "\n".join(["Hyperparameters:", *("  " + line for line in lines), *where])
+    return "\n".join(["Hyperparameters:", *("  " + line for line in lines), *notes])

@@ -1,1 +1,1 @@
-"""What every room uses: the vocabulary (`types`), files that are whole or not there, words, the machine."""
+"""Shared by all packages: types, atomic files, text, plugins and the machine."""

@@ -1,7 +1,7 @@
-"""Files that are whole or not there: written beside the target, synced, renamed. And sealed, so that damage is seen.
+"""Atomic writes (a temporary file, synced and renamed), and checksums that detect damage.
 
-A sealed file ends in a line with the SHA-256 of all before it. The line stands behind the end that HDF5 and zip files
-know of themselves, so that other programs read them as if it were not there.
+A sealed file ends in a line with the SHA-256 of everything before it. HDF5 and zip files record their own length, so
+other programs ignore the line.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ import threading
 from collections.abc import Container
 from pathlib import Path
 
-SUFFIX = ".unfinished"  # of the file being written; after a kill it may stay behind, and `clear` removes it
+SUFFIX = ".unfinished"  # of temporary files; after a kill they remain, and `remove_unfinished` deletes them
 _MARK = b"\ncpdpo_jax sha256 "
 _SEAL_LENGTH = len(_MARK) + 64 + 1
 
 
 class DamagedError(ValueError):
-    """A file is not what was written: the message names it and says what can be done."""
+    """A file was changed after it was written; the message names the file and the remedy."""
 
 
 def write(path: str | os.PathLike[str], content: bytes | memoryview | str) -> None:
-    """Put `content` into a file: a reader sees the old file or the new one, never half of one, even after a crash."""
+    """Write `content` atomically: a reader sees the old or the new file, never a part of it, even after a crash."""
     target = Path(path)
     temporary = _temporary(target)
     try:
         try:
             _write_synced(temporary, content)
         except FileNotFoundError:
-            told = f"'{target}' cannot be written: there is no folder '{target.parent}'; make it first."
-            raise FileNotFoundError(told) from None
+            message = f"'{target}' cannot be written: folder '{target.parent}' does not exist; create it first."
+            raise FileNotFoundError(message) from None
         os.replace(temporary, target)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -41,7 +41,7 @@ def write(path: str | os.PathLike[str], content: bytes | memoryview | str) -> No
 
 
 def create(path: str | os.PathLike[str], content: bytes | memoryview | str) -> bool:
-    """`write`, unless the file is there: of several processes that call this at once one writes; whether it was us."""
+    """`write` unless the file exists -> whether this call wrote it; only one of several concurrent calls does."""
     target = Path(path)
     temporary = _temporary(target)
     try:
@@ -50,7 +50,7 @@ def create(path: str | os.PathLike[str], content: bytes | memoryview | str) -> b
             os.link(temporary, target)
         except FileExistsError:
             return False
-        except OSError:  # a file system without links
+        except OSError:  # the file system has no hard links
             if target.exists():
                 return False
             os.replace(temporary, target)
@@ -60,36 +60,36 @@ def create(path: str | os.PathLike[str], content: bytes | memoryview | str) -> b
     return True
 
 
-def is_full(error: BaseException) -> bool:
-    """Whether there was no room for a file: a full disk, a quota, a limit on the size of files."""
+def is_disk_full(error: BaseException) -> bool:
+    """Whether an error means that there was no space for a file: a full disk, a quota, or a size limit."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def sealed(content: bytes) -> bytes:
-    """The content with its seal."""
+def seal(content: bytes) -> bytes:
+    """The content followed by its seal."""
     return content + _MARK + hashlib.sha256(content).hexdigest().encode() + b"\n"
 
 
-def unsealed(content: bytes) -> bytes | None:
-    """What was sealed; None if there is no seal, DamagedError (without the file's name) if it is not this content's."""
-    body, seal = content[:-_SEAL_LENGTH], content[-_SEAL_LENGTH:]
-    if not seal.startswith(_MARK):
+def unseal(content: bytes) -> bytes | None:
+    """The content without its seal; None if there is no seal. A wrong seal raises DamagedError without a file name."""
+    body, line = content[:-_SEAL_LENGTH], content[-_SEAL_LENGTH:]
+    if not line.startswith(_MARK):
         return None
-    if seal != sealed(body)[-_SEAL_LENGTH:]:
-        raise DamagedError("its content does not have the checksum it was written with")
+    if line != seal(body)[-_SEAL_LENGTH:]:
+        raise DamagedError("its content does not match its checksum")
     return body
 
 
-def clear(directory: Path, names: Container[str] | None = None) -> None:
-    """Remove what a killed process left unfinished in a directory; `names`: only of files of these names."""
-    for left in directory.glob(f".*{SUFFIX}"):
-        target = left.name[1:].rsplit(".", 4)[0]  # see `_temporary`
+def remove_unfinished(directory: Path, names: Container[str] | None = None) -> None:
+    """Delete the temporary files of killed processes in a directory; with `names`, only those of these targets."""
+    for temporary in directory.glob(f".*{SUFFIX}"):
+        target = temporary.name[1:].rsplit(".", 4)[0]  # see `_temporary`
         if names is None or target in names:
-            left.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
 def _temporary(target: Path) -> Path:
-    """Where a file is written first: threads, processes and machines that write one file do not meet."""
+    """The temporary path of a target; it differs between threads, processes and machines."""
     host = "".join(letter if letter.isalnum() else "-" for letter in socket.gethostname())
     return target.with_name(f".{target.name}.{host}.{os.getpid()}.{threading.get_ident()}{SUFFIX}")
 
@@ -102,7 +102,7 @@ def _write_synced(path: Path, content: bytes | memoryview | str) -> None:
 
 
 def _sync_directory(directory: Path) -> None:
-    """Make a rename last; some systems cannot open a directory, and then do without."""
+    """Make a rename durable; skipped on systems that cannot open directories."""
     try:
         handle = os.open(directory, os.O_RDONLY)
     except OSError:

@@ -1,4 +1,4 @@
-"""The machine this process runs on."""
+"""Properties of the machine on which the process runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 
 def cores() -> int:
-    """Cores that this process may use: those it is pinned to (`taskset`, a container), else all; at least 1."""
+    """The number of cores available to this process, which may be pinned (`taskset`, a container); at least 1."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -20,7 +20,7 @@ def cores() -> int:
 
 @functools.cache
 def cpu_type() -> str:
-    """The processor's name, and a hash of what it can do: compilers use both, and round accordingly."""
+    """The processor's name and a hash of its features; compilers depend on both, and so does rounding."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             first = file.read().partition("\n\n")[0]
@@ -29,13 +29,15 @@ def cpu_type() -> str:
     lines = dict(line.split(":", 1) for line in first.splitlines() if ":" in line)
     facts = {name.strip(): value.strip() for name, value in lines.items()}
     name = facts.get("model name") or platform.processor() or platform.machine()
-    can = facts.get("flags") or facts.get("Features") or ""
-    return f"{name} ({hashlib.sha256(' '.join(sorted(can.split())).encode()).hexdigest()[:8]})" if can else name
+    features = facts.get("flags") or facts.get("Features") or ""
+    return (
+        f"{name} ({hashlib.sha256(' '.join(sorted(features.split())).encode()).hexdigest()[:8]})" if features else name
+    )
 
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Python looks for cycles of dead objects less: a fifth of the time it takes to trace a program went into that."""
+    """Disable Python's cyclic garbage collection, which takes a fifth of the time of tracing a program."""
     was_on = gc.isenabled()
     gc.disable()
     try:

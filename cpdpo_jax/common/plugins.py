@@ -1,12 +1,12 @@
-"""What installed packages bring along: their entry points, loaded once, each with the package that it comes from.
+"""Entry points of installed packages, loaded once, each with the name and version of its package.
 
     [project.entry-points."cpdpo_jax.learners"]          # in another package's pyproject.toml
     mine = "their_package.learners:MINE"
 
-A package that fails to load is named in a warning and left out: it must not keep others from working.
+A package that fails to load is skipped with a warning, so that it does not affect the others.
 
-What is computed of a registered name is `remembered` until a name is taken back (`forget_names`), by a user, or
-because a file of his own has changed: another learner of the same name must not get the plan of the first.
+Functions decorated with `cached_by_name` depend on registered names. Their caches are cleared (`clear_name_caches`)
+when a name is unregistered, because another learner may take its place.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from importlib import metadata
 from typing import Any, NamedTuple, TypeVar
 
-_REMEMBERED: list[Callable[[], None]] = []
+_CLEAR_CACHE: list[Callable[[], None]] = []
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -25,31 +25,31 @@ class Plugin(NamedTuple):
     """An entry point of an installed package."""
 
     name: str
-    source: str  # the package and its version: part of what determines a result
+    source: str  # the package and its version, on which results depend
     content: Any
 
 
-def installed(group: str) -> list[Plugin]:
-    """All entry points of a group that can be loaded, in the order of their names."""
-    found = []
+def load_plugins(group: str) -> list[Plugin]:
+    """All loadable entry points of a group, sorted by name."""
+    plugins = []
     for entry in sorted(metadata.entry_points(group=group)):
         source = f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.value
         try:
-            found.append(Plugin(entry.name, source, entry.load()))
+            plugins.append(Plugin(entry.name, source, entry.load()))
         except Exception as error:
-            told = f"{type(error).__name__}: {error}"
-            warnings.warn(f"{entry.name!r} of {source} ({group}) is left out: {told}", stacklevel=2)
-    return found
+            reason = f"{type(error).__name__}: {error}"
+            warnings.warn(f"{entry.name!r} of {source} ({group}) is skipped: {reason}", stacklevel=2)
+    return plugins
 
 
-def remembered(function: _Function) -> _Function:
-    """`functools.cache` for what depends on registered names."""
+def cached_by_name(function: _Function) -> _Function:
+    """`functools.cache` for functions that depend on registered names."""
     cached: Any = functools.cache(function)
-    _REMEMBERED.append(cached.cache_clear)
+    _CLEAR_CACHE.append(cached.cache_clear)
     return cached
 
 
-def forget_names() -> None:
-    """A name was taken back: what was remembered by names is computed anew."""
-    for clear in _REMEMBERED:
+def clear_name_caches() -> None:
+    """Clear the caches of `cached_by_name`, after a name was unregistered."""
+    for clear in _CLEAR_CACHE:
         clear()

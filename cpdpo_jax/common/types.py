@@ -1,13 +1,13 @@
-"""The vocabulary: what a constrained MDP is, in arrays.
+"""The basic types: a constrained MDP and an episode, as arrays.
 
-Axes, everywhere in the package (the problem's axes lead, the batch trails):
+Axes, everywhere in the package (the problem's axes come first, batch axes last):
 
     L   layers 0..L-1 in which an action is taken (the paper's x_L is implicit)
     S   states of a layer, padded to the widest layer
     A   actions of a state, padded to the largest number
     M   constraints, the paper's m
     K   payoffs evaluated together
-    *B  batch axes, always last: seeds, instances, hyperparameter settings; size 1 broadcasts
+    *B  batch axes, always last: seeds, instances, hparams; size 1 broadcasts
 
 Signs: rewards are maximised, costs are bounded from above, V(g_i) <= threshold_i.
 """
@@ -19,16 +19,14 @@ from typing import Any, NamedTuple
 
 import jax
 
-from cpdpo_jax.common import describing
-
-Array = Any  # a jax.Array where traced, a float64 np.ndarray on the host: the same structures serve both
+Array = Any  # a jax.Array in traced code, a float64 np.ndarray on the host
+SUM_TOLERANCE = 1e-3  # of sum_a pi(a|x) = 1: far above float32 rounding errors
 
 
 class Units(NamedTuple):
-    """The way back to the units of the source: original value = scale * value + offset.
+    """Conversion to the units of the source: original value = scale * value + offset.
 
-    A negative scale says that the original is of the other sense: an objective that is
-    minimised, a utility that is bounded from below.
+    A negative scale means the opposite sense: the source minimises the objective, or bounds a utility from below.
     """
 
     reward_scale: Array  # [*B]
@@ -38,20 +36,20 @@ class Units(NamedTuple):
 
 
 class Trajectory(NamedTuple):
-    """One episode as the learner sees it (Algorithm 1): bandit feedback, the visited pairs only."""
+    """An episode as observed by the learner (Algorithm 1): bandit feedback at the visited pairs only."""
 
-    state: Array  # [L, *B] int32, x_k within its layer
+    state: Array  # [L, *B] int32, index of x_k in its layer
     action: Array  # [L, *B] int32, a_k
     reward: Array  # [L, *B] the sampled reward of (x_k, a_k)
-    cost: Array  # [M, L, *B] its sampled costs
+    cost: Array  # [M, L, *B] the sampled costs of (x_k, a_k)
 
 
 @dataclass(frozen=True, eq=False)
 class CMDP:
-    """A loop-free episodic constrained MDP, or a batch of several of one shape (Section 3.1).
+    """A loop-free episodic constrained MDP, or a batch of several with the same shape (Section 3.1).
 
-    Build it with `make_cmdp` or `from_episodic`, which validate; stack several with `stack`.
-    The arrays are float64 NumPy; a pytree whose static part is `noise`, `names` and `unit_names`.
+    Create it with `make_cmdp` or `from_episodic`, which validate, and combine several with `stack`. Arrays are float64
+    NumPy arrays. It is a pytree whose static part is `noise`, `names` and `unit_names`.
     """
 
     transition: Array  # [L-1, S, A, S, *B] P(x'|x,a) from layer k to k+1; rows of padded pairs are 0
@@ -59,11 +57,11 @@ class CMDP:
     cost: Array  # [M, L, S, A, *B] mean costs in [0, 1]
     threshold: Array  # [M, *B] alpha in [0, L]
     action_mask: Array  # [L, S, A, *B] bool, True for a real state's allowed action
-    concentration: Array  # [*B] of the "beta" noise; unused by the others
-    units: Units
+    concentration: Array  # [*B] for "beta" noise only
+    units: Units  # the conversion to the units of the source
     noise: str = "bernoulli"  # "bernoulli", "deterministic" or "beta"
     names: tuple[str, ...] = ("cmdp",)  # one per instance
-    unit_names: tuple[str, ...] = ()  # of the source: the reward's, then one per constraint; () says none
+    unit_names: tuple[str, ...] = ()  # units of the source: of the reward, then of each constraint; () if unknown
 
     @property
     def n_layers(self) -> int:
@@ -97,7 +95,7 @@ class CMDP:
 
     @property
     def real_states(self) -> Array:
-        """|X| per instance, [*B]: real states with x_0 and x_L, never padding."""
+        """|X| per instance, [*B]: real states including x_0 and x_L, without padding."""
         return self.state_mask.sum(axis=(0, 1)) + 1
 
     @property
@@ -111,11 +109,13 @@ class CMDP:
         return ", ".join(self.names)
 
     def describe(self) -> str:
-        """Sizes, OPT in the units of the source, rho, which constraints bind; a warning for one that does not."""
-        return describing.describe(self)
+        """Sizes, OPT in the units of the source, rho, and active constraints, with a warning about inactive ones."""
+        from cpdpo_jax.envs.describe import describe  # the only upward import: it solves the CMDP
+
+        return describe(self)
 
     def __repr__(self) -> str:
-        """Sizes only: the arrays would fill the screen."""
+        """The sizes, without the arrays."""
         batch = f", batch={self.batch_shape[0]}" if self.batch_shape else ""
         label = self.names[0] if len(set(self.names)) == 1 else f"{self.names[0]}, ..."
         return (

@@ -1,9 +1,10 @@
-"""Losses that change with the episode, for PO-DB (SPEC 3): switching, drifting, periodic, and chasing the learner;
-regret in hindsight.
+"""Losses that change with the episode, for PO-DB: switching, drifting, periodic, and chasing the learner; regret
+in hindsight.
 
-Every sequence but the last is loss_t = sum_j w_j(t) table_j with few tables, so that nothing of size T is stored, a
-jitted loop can ask for one episode's losses, and the mean over all episodes is exact and cheap. `chasing` depends on
-the policies played before t, of which it remembers one table. `simulation.adversarial` plays a learner against them.
+Every sequence except `chasing` has the form loss_t = sum_j w_j(t) table_j with few tables. So nothing of size T is
+stored, a jitted loop can compute the losses of any episode, and the mean over all episodes is exact and cheap.
+`chasing` depends on the policies played before t and remembers a single table. `simulation.adversarial` plays a learner
+on them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cpdpo_jax.common.types import CMDP
-from cpdpo_jax.envs.parameters import number, whole
+from cpdpo_jax.envs.parameters import integer, number
 from cpdpo_jax.envs.streams import stream
 from cpdpo_jax.exact.lp import evaluate, plan
 
@@ -29,7 +30,7 @@ class Losses:
     tables: np.ndarray  # [J, L, S, A]; 0 at padding
     weights: Callable[[Any], Any]  # t -> [J]; an array [n] -> [J, n]
     episodes: int  # T
-    name: str
+    name: str  # shown in results
 
     def __call__(self, t: Any) -> Any:
         """The losses of episode t, `[L, S, A]`."""
@@ -52,13 +53,13 @@ class AdaptiveLosses:
     """
 
     table: np.ndarray  # [L, S, A] what does not depend on the learner; 0 at padding
-    share: float  # how much of a loss does
-    window: float  # episodes over which a policy is forgotten
+    share: float  # the share of a loss that does
+    window: float  # length of the memory in episodes
     episodes: int  # T
-    name: str
+    name: str  # shown in results
 
     def start(self, policy: Any) -> Any:
-        """No preference remembered: half of everything, in the shape of a policy `[L, S, A, *B]`."""
+        """The initial memory, 1/2 everywhere, in the shape of a policy `[L, S, A, *B]`."""
         return 0 * policy + 0.5
 
     def __call__(self, t: Any, memory: Any) -> Any:
@@ -68,7 +69,7 @@ class AdaptiveLosses:
         return (1 - self.share) * table.astype(memory.dtype) + self.share * memory * real.astype(memory.dtype)
 
     def remember(self, memory: Any, policy: Any) -> Any:
-        """memory + (policy - memory) / window: the probability of every action of late."""
+        """memory + (policy - memory) / window: the recent probability of every action."""
         return memory + (policy - memory) / self.window
 
 
@@ -80,9 +81,9 @@ class BestFixed(NamedTuple):
 
 
 def switching(cmdp: CMDP, *, episodes: int, switches: int = 9, tables: int = 2, key: int = 0) -> Losses:
-    """Losses that stay for T / (switches + 1) episodes, rounded up, then jump to the next of `tables` random ones."""
-    episodes, count = whole("episodes", episodes, 1), whole("tables", tables, 1)
-    length = -(-episodes // (1 + whole("switches", switches, 0, episodes - 1)))
+    """Losses that switch to the next of `tables` random tables after every T / (switches + 1) episodes, rounded up."""
+    episodes, count = integer("episodes", episodes, 1), integer("tables", tables, 1)
+    length = -(-episodes // (1 + integer("switches", switches, 0, episodes - 1)))
 
     def weights(t: Any) -> Any:
         now = (t // length) % count
@@ -93,8 +94,8 @@ def switching(cmdp: CMDP, *, episodes: int, switches: int = 9, tables: int = 2, 
 
 
 def drifting(cmdp: CMDP, *, episodes: int, key: int = 0) -> Losses:
-    """Losses that go from one random table to another on a straight line over the T episodes."""
-    episodes = whole("episodes", episodes, 1)
+    """Losses that move linearly from a random table to another over the T episodes."""
+    episodes = integer("episodes", episodes, 1)
 
     def weights(t: Any) -> Any:
         done = t / max(1, episodes - 1)
@@ -108,7 +109,7 @@ def periodic(cmdp: CMDP, *, episodes: int, period: float = 100.0, key: int = 0) 
 
     sin(u + phase) = cos(phase) sin(u) + sin(phase) cos(u): three tables.
     """
-    episodes = whole("episodes", episodes, 1)
+    episodes = integer("episodes", episodes, 1)
     period = number("period", period, 1, np.inf)
     phase, height = _tables(cmdp, key, 2)
     phase, real = 2 * np.pi * phase, np.asarray(cmdp.action_mask, float)
@@ -125,11 +126,12 @@ def periodic(cmdp: CMDP, *, episodes: int, period: float = 100.0, key: int = 0) 
 def chasing(
     cmdp: CMDP, *, episodes: int, share: float = 0.5, window: float | None = None, key: int = 0
 ) -> AdaptiveLosses:
-    """Losses that grow where the learner has gone of late: (1 - share) table + share (mean of pi(a|x) over a window).
+    """Losses that grow where the learner went recently: (1 - share) table + share (mean of pi(a|x) over a window).
 
-    The table is random; the window, of episodes, is T / 20 unless given. What the learner prefers becomes dear.
+    The table is random; the window is in episodes, T / 20 by default. Actions that the learner prefers become
+    expensive.
     """
-    episodes = whole("episodes", episodes, 1)
+    episodes = integer("episodes", episodes, 1)
     share = number("share", share, 0.0, 1.0)
     window = number("window", max(1.0, episodes / 20) if window is None else window, 1.0, np.inf)
     table = np.where(cmdp.action_mask, np.maximum(_tables(cmdp, key, 1)[0], 1e-12), 0.0)  # above 0: a real pair

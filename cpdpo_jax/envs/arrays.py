@@ -1,4 +1,4 @@
-"""The door from pymdptoolbox: arrays with the action first."""
+"""Import from pymdptoolbox's layout: arrays with the action axis first."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def from_arrays(
     reward_unit: str | None = None,
     cost_units: str | Sequence[str] | None = None,
 ) -> CMDP:
-    """A finite-horizon CMDP from arrays in the layout of pymdptoolbox; the rest as in `from_episodic`.
+    """A finite-horizon CMDP from arrays in the layout of pymdptoolbox; otherwise as `from_episodic`.
 
     Args:
         transition: P `[A, S, S]`, `P[a][s, s']`, or a sequence of A matrices `[S, S]`, SciPy sparse ones included.
-        reward: R `[S, A]`, `[S]` (of the state), or `[A, S, S]` (of the step: its mean over P is taken).
+        reward: R `[S, A]`, `[S]` (per state), or `[A, S, S]` (per transition; averaged over P).
         cost: `[M, S, A]` or `[M, A, S, S]`; for a single constraint also `[S, A]`.
         threshold: `[M]`, or a number for one constraint.
         horizon: H; pymdptoolbox's discount has no counterpart here.
@@ -43,7 +43,7 @@ def from_arrays(
         cost_units: as in `from_episodic`.
 
     Returns:
-        A `CMDP`, as of `from_episodic`.
+        A `CMDP`, as from `from_episodic`.
     """
     p = _dense("transition", transition)
     if p.ndim != 3 or p.shape[1] != p.shape[2]:
@@ -53,7 +53,7 @@ def from_arrays(
     return from_episodic(
         p.transpose(1, 0, 2),
         _pairs("reward", _dense("reward", reward), p),
-        np.stack([_pairs(f"cost[{i}]", one, p) for i, one in enumerate(costs)]) if len(costs) else costs,
+        np.stack([_pairs(f"cost[{i}]", entry, p) for i, entry in enumerate(costs)]) if len(costs) else costs,
         np.atleast_1d(np.asarray(threshold, float)),
         horizon=horizon,
         initial=initial,
@@ -67,19 +67,19 @@ def from_arrays(
 
 
 def _dense(field: str, value: Any) -> np.ndarray:
-    """An array, from one or from a sequence of matrices of which some may be sparse."""
+    """A dense array from an array or a sequence of matrices, which may be sparse."""
     if hasattr(value, "toarray"):
         return value.toarray().astype(float)
     try:
         if isinstance(value, list | tuple):
-            value = [one.toarray() if hasattr(one, "toarray") else one for one in value]
+            value = [entry.toarray() if hasattr(entry, "toarray") else entry for entry in value]
         return np.array(value, dtype=float)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{field} is not an array of numbers ({error}); give one of a regular shape.") from error
+        raise ValueError(f"{field} is not an array of numbers ({error}); give a rectangular array.") from error
 
 
 def _pairs(field: str, payoff: np.ndarray, p: np.ndarray) -> np.ndarray:
-    """A payoff of states, pairs or steps, as one of pairs `[S, A]`."""
+    """A payoff per state, pair or transition as a payoff per pair `[S, A]`."""
     n_actions, n_states, _ = p.shape
     if payoff.shape == p.shape:
         return (p * payoff).sum(axis=2).T

@@ -1,4 +1,4 @@
-"""Box: reach the goal without pushing a box where it cannot be taken away."""
+"""Box: reach the goal without pushing a box into a place where it is stuck."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from cpdpo_jax.common.types import CMDP
 from cpdpo_jax.envs.episodic import from_episodic
 from cpdpo_jax.envs.grids import MOVES, read_map
-from cpdpo_jax.envs.parameters import number, thresholds, whole
+from cpdpo_jax.envs.parameters import integer, number, thresholds
 
 BOX = (
     "WWWWWW",
@@ -32,16 +32,16 @@ def box(
     """Box (ConRL, Brantley et al. 2020): a push into a corner cannot be undone.
 
     121 states, 4 actions, H = 30. State: agent's cell x box's cell, both without wall (they may coincide), numbered
-    agent * 11 + box. With probability `slip` = .1 the move is replaced by a uniform one. Moving onto the box pushes it;
-    a move that leaves the state space is void. When the agent reaches G: reward 1, then 1/H per step (absorbs). Cost
-    1/H for every step, also in G, while the box, after the step, has at least 2 of its 4 neighbours as walls; at most
-    .1. `map`: rows of W (wall), S (agent), X (box), G and 0, with walls all round.
+    agent * 11 + box. With probability `slip` = .1 the move is replaced by a uniformly random move. Moving onto the box
+    pushes it; a move that leaves the state space is void. When the agent reaches G: reward 1, then 1/H per step
+    (absorbs). Cost 1/H for every step, also in G, while the box, after the step, has at least 2 of its 4 neighbours as
+    walls; at most .1. `map`: rows of W (wall), S (agent), X (box), G and 0, surrounded by walls.
     """
-    rows, horizon = read_map("map", map, "WSXG0"), whole("horizon", horizon, 1)
+    rows, horizon = read_map("map", map, "WSXG0"), integer("horizon", horizon, 1)
     slip = number("slip", slip, 0, 1)
     border = rows[0] + rows[-1] + "".join(row[0] + row[-1] for row in rows)
     if set(border) != {"W"} or "".join(rows).count("X") != 1:
-        raise ValueError(f"map = {map!r}; give a map with walls all round and exactly one box X.")
+        raise ValueError(f"map = {map!r}; give a map surrounded by walls with exactly one box X.")
     free = [(i, j) for i, row in enumerate(rows) for j, letter in enumerate(row) if letter != "W"]
     number_of = {cell: n for n, cell in enumerate(free)}
     letter = {cell: rows[cell[0]][cell[1]] for cell in free}

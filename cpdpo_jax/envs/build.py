@@ -1,6 +1,6 @@
 """Build and validate CMDPs on the host; stack several of one shape into a batch.
 
-Every error is a `ValueError` of one sentence that names the field, the index, the value and the remedy.
+Every error is a one-sentence `ValueError` with field, index, value and remedy.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cpdpo_jax.common.types import CMDP, Units
 
 NOISES = ("bernoulli", "deterministic", "beta")
 ROW_TOLERANCE = 1e-6  # rows that sum to 1 within this are renormalised
-ROUNDING = 1e-12  # what lies outside its range by less than this is set to the range's end
+ROUNDING = 1e-12  # values outside their range by less than this are clipped
 
 
 def make_cmdp(
@@ -31,7 +31,7 @@ def make_cmdp(
     name: str | None = None,
     units: Units | None = None,
 ) -> CMDP:
-    """Build a loop-free episodic CMDP (Section 3.1) from arrays; the only place that validates them.
+    """Build a loop-free episodic CMDP (Section 3.1) from arrays. CMDPs are validated here and nowhere else.
 
     State 0 of layer 0 is x_0. Entries at padded states and actions are ignored and set to 0.
 
@@ -45,7 +45,7 @@ def make_cmdp(
         noise: the law of the samples around their mean: "bernoulli", "deterministic" or "beta".
         concentration: c of the "beta" noise, Beta(c mean, c (1 - mean)).
         name: shown in tables and errors.
-        units: the way back to the units of the source; None says these are the original ones.
+        units: the map back to the units of the source; None: the arrays are in the units of the source.
 
     Returns:
         A `CMDP` of float64 NumPy arrays without batch axes.
@@ -94,34 +94,34 @@ def make_cmdp(
 
 
 def stack(cmdps: Sequence[CMDP]) -> CMDP:
-    """Join CMDPs of one shape and one noise into a batch along a new last axis; batches among them are joined flat."""
-    flat = [one for cmdp in cmdps for one in unstack(cmdp)]
+    """Join CMDPs of equal shape and noise into a batch along a new last axis; batches are flattened first."""
+    flat = [instance for cmdp in cmdps for instance in unstack(cmdp)]
     if not flat:
-        raise ValueError("cmdps is empty; give stack at least one CMDP.")
-    for i, one in enumerate(flat):
+        raise ValueError("cmdps is empty; give at least one CMDP.")
+    for i, cmdp in enumerate(flat):
         for field in ("reward", "cost"):
-            shape, expected = getattr(one, field).shape, getattr(flat[0], field).shape
+            shape, expected = getattr(cmdp, field).shape, getattr(flat[0], field).shape
             if shape != expected:
                 raise ValueError(
-                    f"cmdps[{i}].{field} ({one.name}) has shape {shape}, but cmdps[0].{field} has {expected}; "
-                    "stack CMDPs of one shape, or pad the smaller ones with masks."
+                    f"cmdps[{i}].{field} ({cmdp.name}) has shape {shape}, but cmdps[0].{field} has {expected}; "
+                    "stack CMDPs of the same shape, or pad the smaller ones with masks."
                 )
-        if one.noise != flat[0].noise:
+        if cmdp.noise != flat[0].noise:
             raise ValueError(
-                f"cmdps[{i}].noise ({one.name}) is {one.noise!r}, but cmdps[0].noise is {flat[0].noise!r}; "
-                "stack CMDPs of one noise."
+                f"cmdps[{i}].noise ({cmdp.name}) is {cmdp.noise!r}, but cmdps[0].noise is {flat[0].noise!r}; "
+                "stack CMDPs with the same noise."
             )
-        if one.unit_names != flat[0].unit_names:
+        if cmdp.unit_names != flat[0].unit_names:
             raise ValueError(
-                f"cmdps[{i}] ({one.name}) is in {one.unit_names or 'units without names'}, but cmdps[0] in "
+                f"cmdps[{i}] ({cmdp.name}) is in {cmdp.unit_names or 'units without names'}, but cmdps[0] in "
                 f"{flat[0].unit_names or 'units without names'}; stack CMDPs of the same units."
             )
-    names = tuple(one.name for one in flat)
+    names = tuple(cmdp.name for cmdp in flat)
     return _map(lambda *leaves: np.stack(leaves, axis=-1), flat, names)
 
 
 def unstack(cmdp: CMDP) -> list[CMDP]:
-    """Split a batch into its CMDPs, in order; a CMDP without batch axes comes back alone."""
+    """Split a batch into its CMDPs, in order; a CMDP without batch axes gives a list with itself."""
     if not cmdp.batch_shape:
         return [cmdp]
     axes, n = len(cmdp.batch_shape), int(np.prod(cmdp.batch_shape))
@@ -137,8 +137,8 @@ def unstack(cmdp: CMDP) -> list[CMDP]:
 def _map(function: Any, cmdps: Sequence[CMDP], names: tuple[str, ...]) -> CMDP:
     """Apply a function to each array of the CMDPs, which may differ in their names."""
     fields = ("transition", "reward", "cost", "threshold", "action_mask", "concentration")
-    arrays = {field: function(*(np.asarray(getattr(one, field)) for one in cmdps)) for field in fields}
-    units = Units(*(function(*map(np.asarray, leaves)) for leaves in zip(*(one.units for one in cmdps), strict=True)))
+    arrays = {field: function(*(np.asarray(getattr(cmdp, field)) for cmdp in cmdps)) for field in fields}
+    units = Units(*(function(*map(np.asarray, leaves)) for leaves in zip(*(cmdp.units for cmdp in cmdps), strict=True)))
     return replace(cmdps[0], **arrays, units=units, names=names)
 
 
@@ -153,7 +153,7 @@ def _masks(action_mask: Any, state_mask: Any, shape: tuple[int, ...]) -> tuple[n
         if states[0].sum() > 1:
             x = int(np.flatnonzero(states[0])[1])
             raise ValueError(
-                f"state_mask[0, {x}] is True, but the first layer holds one state only, x_0 = state 0; mask the "
+                f"state_mask[0, {x}] is True, but the first layer has only one state, x_0 = state 0; mask the "
                 "others, or give from_episodic an initial distribution."
             )
         idle = states & ~actions.any(axis=2)
@@ -178,7 +178,7 @@ def _masks(action_mask: Any, state_mask: Any, shape: tuple[int, ...]) -> tuple[n
 
 
 def _units(units: Units | None, n_constraints: int) -> Units:
-    """The given units as float64 arrays, or those that change nothing."""
+    """The given units as float64 arrays, or the identity."""
     m = (n_constraints,)
     if units is None:
         units = Units(1.0, 0.0, np.ones(m), np.zeros(m))  # pyright: ignore[reportArgumentType]
@@ -195,7 +195,7 @@ def to_array(field: str, value: Any) -> np.ndarray:
     try:
         return np.array(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{field} is not an array of numbers ({error}); give one of a regular shape.") from error
+        raise ValueError(f"{field} is not an array of numbers ({error}); give a rectangular array.") from error
 
 
 def to_mask(field: str, value: Any, shape: tuple[int, ...], axes: str) -> np.ndarray:
@@ -228,7 +228,7 @@ def clean_range(field: str, value: np.ndarray, mask: np.ndarray, top: float, top
 
 
 def clean_rows(field: str, rows: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Probability rows (last axis), renormalised, with 0 outside the mask; raise if a row inside is no distribution."""
+    """Probability rows (last axis), renormalised, with 0 outside the mask; raise if a row inside is invalid."""
     wrong = mask[..., None] & ~(rows >= -ROUNDING)  # also true of NaN
     if wrong.any():
         index = first(wrong)

@@ -1,4 +1,4 @@
-"""From an ordinary finite-horizon CMDP, with states shared by the steps, to the layered one of the paper."""
+"""From an ordinary finite-horizon CMDP, whose steps share their states, to the layered CMDP of the paper."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def from_episodic(
     reward_unit: str | None = None,
     cost_units: str | Sequence[str] | None = None,
 ) -> CMDP:
-    """Lay out an episodic CMDP of H steps in layers, one per step, of the states that can be reached there.
+    """Lay out an episodic CMDP of H steps in layers, one per step, with the states reachable at that step.
 
-    A distribution over several first states becomes an added first layer: x_0 with one action, which pays and costs
-    nothing; then L = H + 1, else L = H. A payoff v with an entry outside [0, 1] (over the pairs that can be visited)
-    is mapped to (v - lo) / (hi - lo) at every step, its threshold along with it; a utility u >= b becomes the cost
-    1 - u <= H - b, an objective to be minimised the reward 1 - v. `units` on the instance leads back:
-    original value = scale * value + offset (see `original_units`). Which state is which: `layer_states`.
+    A distribution over several first states becomes an added first layer: x_0 with a single action without reward
+    or cost; then L = H + 1, otherwise L = H. A payoff v with an entry outside [0, 1] (over the pairs that can be
+    visited) is mapped to (v - lo) / (hi - lo) at every step, its threshold along with it; a utility u >= b becomes the
+    cost 1 - u <= H - b, an objective to be minimised the reward 1 - v. `units` stores the inverse transformation:
+    original value = scale * value + offset (see `original_units`). `layer_states` maps states to the source's.
 
     Args:
         transition: `[S, A, S]`, or `[H, S, A, S]` if the steps differ (the last step's is not used).
@@ -62,11 +62,11 @@ def from_episodic(
         noise: as in `make_cmdp`, of the mapped samples in [0, 1].
         concentration: as in `make_cmdp`.
         name: as in `make_cmdp`.
-        reward_unit: what the reward is counted in, such as "dollars": tables and figures of results say so.
-        cost_units: the same of the costs, one for all constraints or one for each.
+        reward_unit: the unit of the reward, such as "dollars": tables and figures of results show it.
+        cost_units: the units of the costs, one for all constraints or one for each.
 
     Returns:
-        A `CMDP` whose states are numbered afresh in each layer, in the order of the source.
+        A `CMDP` whose states are numbered from 0 in each layer, in the order of the source.
     """
     source = _source(transition, horizon, initial, action_mask)
     shape = source.pairs.shape
@@ -112,7 +112,7 @@ def from_episodic(
 
 
 def layer_states(transition: Any, *, horizon: int, initial: Any = 0, action_mask: Any = None) -> list[np.ndarray]:
-    """The source's states in each layer that `from_episodic` makes of the same arguments.
+    """The source's states in each layer that `from_episodic` builds from the same arguments.
 
     `layer_states(...)[k][x]` is the source's number of state x of layer k; `ADDED` (-1) for an added x_0.
     """
@@ -131,7 +131,7 @@ def original_units(cmdp: CMDP, reward_value: Any, cost_values: Any) -> tuple[np.
 
 
 def _source(transition: Any, horizon: int, initial: Any, action_mask: Any) -> _Source:
-    """Check the dynamics and find what can be visited: forward through the steps from the initial states."""
+    """Check the dynamics and find the reachable pairs, forward through the steps from the initial states."""
     if isinstance(horizon, bool) or not isinstance(horizon, int | np.integer) or horizon < 1:
         raise ValueError(f"horizon is {horizon!r}; give the number of steps, an integer of at least 1.")
     transition = to_array("transition", transition)
@@ -155,14 +155,14 @@ def _source(transition: Any, horizon: int, initial: Any, action_mask: Any) -> _S
             x = first(idle)[0]
             raise ValueError(f"action_mask allows no action in state {x}, which step {h} can reach; allow one.")
         reached = (steps[h] > 0)[pairs[h]].any(axis=0)
-    used = pairs[:-1]  # the last step leads to x_L whatever its row says
+    used = pairs[:-1]  # the last step leads to x_L whatever its row contains
     if transition.ndim == 3:
         clean_rows("transition", transition, np.asarray(used.any(axis=0)))
     return _Source(clean_rows("transition", steps[:-1], used), start, pairs)
 
 
 def _unit_names(reward: str | None, costs: str | Sequence[str] | None, n_constraints: int) -> tuple[str, ...]:
-    """The reward's unit, then one of each constraint; what is not named is called reward or cost. () if none is."""
+    """The reward's unit, then that of each constraint; reward or cost where it is not given. () if none is given."""
     if reward is None and costs is None:
         return ()
     each = (costs or "cost",) * n_constraints if costs is None or isinstance(costs, str) else tuple(costs)
@@ -200,7 +200,7 @@ def _per_step(field: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _to_unit(field: str, value: np.ndarray, pairs: np.ndarray, flip: bool) -> tuple[np.ndarray, float, float]:
-    """The payoff mapped to [0, 1] over the pairs, 1 - that if flipped; per step, original = scale * mapped + offset."""
+    """The payoff mapped to [0, 1] (1 minus that if flipped); per step, original = scale * mapped + offset."""
     wrong = pairs & ~np.isfinite(value)
     if wrong.any():
         index = first(wrong)
@@ -214,7 +214,7 @@ def _to_unit(field: str, value: np.ndarray, pairs: np.ndarray, flip: bool) -> tu
 
 
 def _limit(i: int, threshold: float, scale: float, offset: float, n_layers: int) -> float:
-    """The threshold in layered units; raise where it could never bind or never be met."""
+    """The threshold in layered units; raise if it could never bind or never be met."""
     limit = (threshold - offset) / scale
     if not -1e-9 <= limit <= n_layers + 1e-9:
         low, high = sorted((offset, scale * n_layers + offset))
@@ -227,7 +227,7 @@ def _limit(i: int, threshold: float, scale: float, offset: float, n_layers: int)
 
 
 def _layered(payoff: np.ndarray, states: list[np.ndarray], n_layers: int) -> np.ndarray:
-    """`[H, S, A]` of the source as `[L, S, A]` of the layers; 0 in an added first one."""
+    """`[H, S, A]` of the source as `[L, S, A]` of the layers; 0 in an added first layer."""
     layered = np.zeros((n_layers, max(map(len, states)), payoff.shape[2]))
     for h, real in enumerate(states, n_layers - len(states)):
         layered[h, : len(real)] = payoff[h - n_layers + len(states), real]
@@ -235,7 +235,7 @@ def _layered(payoff: np.ndarray, states: list[np.ndarray], n_layers: int) -> np.
 
 
 def _layered_transition(source: _Source, states: list[np.ndarray], n_layers: int) -> np.ndarray:
-    """`[L-1, S, A, S]`; an added x_0 draws the first state with its one action."""
+    """`[L-1, S, A, S]`; the single action of an added x_0 draws the first state."""
     width, added = max(map(len, states)), n_layers - len(states)
     layered = np.zeros((n_layers - 1, width, source.pairs.shape[2], width))
     for h, (here, there) in enumerate(pairwise(states)):

@@ -1,4 +1,4 @@
-"""A CMDP, or a batch, as one .npz file: plain arrays, no pickle."""
+"""Save and load a CMDP or a batch as an .npz file of plain arrays, without pickle."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _ARRAYS = ("transition", "reward", "cost", "threshold", "action_mask", "concentr
 def save_cmdp(path: str | os.PathLike[str], cmdp: CMDP) -> Path:
     """Write the CMDP to one `.npz`, which `load_cmdp`, `cp.envs.make` and the command line read.
 
-    A reader never sees half a file: it is written beside its place and moved there when complete.
+    A reader never sees a partial file: it is written under a temporary name and moved when complete.
     """
     if not isinstance(cmdp, CMDP):
         raise ValueError(f"cmdp is a {type(cmdp).__name__}; give the path first, then the CMDP.")
     path = Path(path)
     if path.suffix != ".npz":
-        raise ValueError(f"path = {str(path)!r}; give one that ends in .npz.")
+        raise ValueError(f"path = {str(path)!r}; give a path that ends in .npz.")
     if not path.parent.is_dir():
-        raise ValueError(f"path = {str(path)!r}: there is no directory {str(path.parent)!r}; make it first.")
+        raise ValueError(f"path = {str(path)!r}: there is no directory {str(path.parent)!r}; create it first.")
     content = {field: np.asarray(getattr(cmdp, field)) for field in _ARRAYS}
     content |= {f"units.{field}": np.asarray(value) for field, value in zip(Units._fields, cmdp.units, strict=True)}
     content |= {
@@ -59,10 +59,10 @@ def load_cmdp(path: str | os.PathLike[str]) -> CMDP:
     content = _read(path)
     version = int(content["version"]) if content["version"].shape == () and content["version"].dtype.kind in "iu" else 0
     if version < 1:
-        raise ValueError(f"{path} has no whole number as its format version; save it again with save_cmdp.")
+        raise ValueError(f"{path} has an invalid format version; save it again with save_cmdp.")
     if version > VERSION:
         raise ValueError(
-            f"{path} is of format version {version}, this cpdpo_jax reads up to {VERSION}; update the package."
+            f"{path} has format version {version}, but this cpdpo_jax reads up to {VERSION}; update the package."
         )
     try:
         units = Units(*(content[f"units.{field}"] for field in Units._fields))
@@ -73,29 +73,29 @@ def load_cmdp(path: str | os.PathLike[str]) -> CMDP:
     except KeyError as error:
         raise ValueError(f"{path} lacks {error.args[0]}; it is damaged: save it again with save_cmdp.") from error
     try:
-        for one in unstack(cmdp):
+        for instance in unstack(cmdp):
             make_cmdp(
-                one.transition,
-                one.reward,
-                one.cost,
-                one.threshold,
-                action_mask=one.action_mask,
-                noise=one.noise,
-                concentration=float(one.concentration),
-                units=one.units,
+                instance.transition,
+                instance.reward,
+                instance.cost,
+                instance.threshold,
+                action_mask=instance.action_mask,
+                noise=instance.noise,
+                concentration=float(instance.concentration),
+                units=instance.units,
             )
     except (ValueError, IndexError, TypeError) as error:
-        raise ValueError(f"{path} holds no valid CMDP: {error}") from error
+        raise ValueError(f"{path} does not contain a valid CMDP: {error}") from error
     return cmdp
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:
-    """The file's arrays, if it is one of ours."""
+    """The arrays of a file that `save_cmdp` wrote."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {str(path)!r}; give the path of a CMDP saved with save_cmdp.")
     try:
         with zipfile.ZipFile(path) as archive:
-            content = {one.filename.removesuffix(".npy"): _array(archive, one) for one in archive.infolist()}
+            content = {member.filename.removesuffix(".npy"): _array(archive, member) for member in archive.infolist()}
     except _UNREADABLE as error:
         raise ValueError(f"{path} is not a readable .npz file without pickles ({error}).") from error
     if str(content.get("format")) != FORMAT or "version" not in content:
@@ -107,7 +107,7 @@ def _read(path: Path) -> dict[str, np.ndarray]:
 
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
-    """One array of the file. What its header says of its size is not believed before its bytes have been counted."""
+    """One array of the file. The size in its header is trusted only after its bytes have been counted."""
     body = io.BytesIO(archive.read(member))
     major, _ = np.lib.format.read_magic(body)
     header = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
@@ -116,5 +116,5 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
     if dtype.hasobject:
         raise ValueError(f"{member.filename} holds Python objects")
     if math.prod(shape) * dtype.itemsize != len(values):
-        raise ValueError(f"{member.filename} says that it has shape {shape}, and has {len(values)} bytes")
+        raise ValueError(f"{member.filename} declares shape {shape} but has {len(values)} bytes")
     return np.frombuffer(values, dtype).reshape(shape, order="F" if fortran else "C").copy()

@@ -10,7 +10,7 @@ import numpy as np
 
 from cpdpo_jax.common.types import CMDP
 from cpdpo_jax.envs.episodic import ADDED, from_episodic, layer_states
-from cpdpo_jax.envs.parameters import number, thresholds, whole
+from cpdpo_jax.envs.parameters import integer, number, thresholds
 
 MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # up, right, down, left: the actions 0..3 of every grid
 ROVER = (
@@ -52,7 +52,7 @@ def cliff(
 
 
 def _cliff(horizon, threshold, rows, columns, fall, noise) -> Grid:
-    n_rows, n_columns = whole("rows", rows, 3), whole("columns", columns, 3)
+    n_rows, n_columns = integer("rows", rows, 3), integer("columns", columns, 3)
     fall = number("fall", fall, 0, np.inf)
     start, goal = (n_rows - 1) * n_columns, n_rows * n_columns - 1
     transition, reward, cost = _empty(n_rows * n_columns)
@@ -83,23 +83,23 @@ def mars_rover(
 ) -> CMDP:
     """Mars rover (ConRL, Brantley et al. 2020): reach the goal past pits that pay as much, and cost.
 
-    64 states, 4 actions, H = 30. With probability `slip` = .1 the move is replaced by a uniform one; bumping into the
-    border stays. Stepping on goal G or pit P pays 1, then 1/H per step there (both absorb); P also costs 1, then 1/H
-    per step. Cost at most .3. `map`: rows of S (start), G, P and 0.
+    64 states, 4 actions, H = 30. With probability `slip` = .1 the move is replaced by a uniformly random move; bumping
+    into the border stays. Stepping on goal G or pit P pays 1, then 1/H per step there (both absorb); P also costs 1,
+    then 1/H per step. Cost at most .3. `map`: rows of S (start), G, P and 0.
     """
     return from_episodic(**_mars_rover(horizon, threshold, slip, map, noise).arguments)
 
 
 def _mars_rover(horizon, threshold, slip, map, noise) -> Grid:
-    rows, horizon = read_map("map", map, "SGP0"), whole("horizon", horizon, 1)
+    rows, horizon = read_map("map", map, "SGP0"), integer("horizon", horizon, 1)
     n_rows, n_columns = len(rows), len(rows[0])
     cells, slip = "".join(rows), number("slip", slip, 0, 1)
     transition, reward, cost = _empty(len(cells))
-    for s, here in enumerate(cells):
+    for s, cell in enumerate(cells):
         for a in range(4):
-            if here in "GP":
+            if cell in "GP":
                 transition[s, a, s], reward[s, a] = 1.0, 1 / horizon
-                cost[0, s, a] = (here == "P") / horizon
+                cost[0, s, a] = (cell == "P") / horizon
                 continue
             for b, move in enumerate(MOVES):
                 chance = (1 - slip) * (a == b) + slip / 4
@@ -121,8 +121,8 @@ def grid_three_constraints(
     in A = (0, 1) pays 10 and leads to (4, 1), in B = (0, 3) pays 5 and leads to (2, 3); bumping into the border pays
     -1 and stays. Utilities, each to be at least its threshold: the expected number of steps begun in B, in the left
     column, and in the right column.
-    Deviation: discounted in the source, undiscounted here. The source's budgets are not on our page: horizon, utilities
-    and thresholds are our own, chosen so that all three constraints bind.
+    Deviation: discounted in the source, undiscounted here. The source's budgets are not given in our copy: horizon,
+    utilities and thresholds are our own, chosen so that all three constraints bind.
     """
     return from_episodic(**_grid_three_constraints(horizon, threshold, noise).arguments)
 
@@ -133,10 +133,10 @@ def _grid_three_constraints(horizon, threshold, noise) -> Grid:
     transition, reward, _ = _empty(n * n)
     for s in range(n * n):
         for a, move in enumerate(MOVES):
-            here = divmod(s, n)
-            there = _step(here, move, n, n)
-            pay = -1.0 if there == here else 0.0
-            there, pay = special.get((here[0], here[1]), (there, pay))
+            cell = divmod(s, n)
+            there = _step(cell, move, n, n)
+            pay = -1.0 if there == cell else 0.0
+            there, pay = special.get((cell[0], cell[1]), (there, pay))
             transition[s, a, there[0] * n + there[1]], reward[s, a] = 1.0, pay
     utility = np.zeros((3, n, n))
     utility[0, 0, 3] = 1.0
@@ -155,7 +155,7 @@ def grid_of(name: str, **parameters: Any) -> tuple[list[np.ndarray], list[str]]:
     """
     sources = {"cliff": _cliff, "mars_rover": _mars_rover, "grid_three_constraints": _grid_three_constraints}
     if name not in sources:
-        raise ValueError(f"name = {name!r} is no grid; choose one of {', '.join(sources)}.")
+        raise ValueError(f"name = {name!r} is not a grid; choose one of {', '.join(sources)}.")
     given = inspect.signature(globals()[name]).bind(**parameters)
     given.apply_defaults()
     arguments, rows = sources[name](**given.arguments)
@@ -165,15 +165,15 @@ def grid_of(name: str, **parameters: Any) -> tuple[list[np.ndarray], list[str]]:
 
 
 def read_map(name: str, rows: Sequence[str], letters: str) -> list[str]:
-    """A map as rows of one length, made of the letters, with one S and a G."""
+    """A map: rows of equal length of the given letters, with exactly one S and at least one G."""
     lines = [row.replace(" ", "") for row in rows]
     cells = "".join(lines)
     if not lines or len({len(row) for row in lines}) != 1 or not set(cells) <= set(letters) or cells.count("S") != 1:
         raise ValueError(
-            f"{name} = {rows!r}; give rows of one length, made of {', '.join(letters)}, with exactly one S."
+            f"{name} = {rows!r}; give rows of equal length made of {', '.join(letters)}, with exactly one S."
         )
     if "G" not in cells:
-        raise ValueError(f"{name} = {rows!r} has no goal; put at least one G.")
+        raise ValueError(f"{name} = {rows!r} has no goal; add at least one G.")
     return lines
 
 
@@ -183,7 +183,7 @@ def _arguments(name, transition, reward, cost, threshold, horizon, initial, nois
         "reward": reward,
         "cost": cost,
         "threshold": threshold,
-        "horizon": whole("horizon", horizon, 1),
+        "horizon": integer("horizon", horizon, 1),
         "initial": initial,
         "noise": noise,
         "name": name,
@@ -196,5 +196,5 @@ def _empty(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _step(cell: tuple[int, int], move: tuple[int, int], rows: int, columns: int) -> tuple[int, int]:
-    """The cell one move on, or the same one at the border."""
+    """The next cell, or the same cell at the border."""
     return min(max(cell[0] + move[0], 0), rows - 1), min(max(cell[1] + move[1], 0), columns - 1)

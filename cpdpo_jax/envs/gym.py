@@ -1,4 +1,4 @@
-"""The door to Gymnasium (extra `gym`): one CMDP as an environment, with `info["cost"]` a vector."""
+"""Export to Gymnasium (extra `gym`): a CMDP as an environment whose `info["cost"]` is a vector."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ except ImportError as error:
 
 from cpdpo_jax.common.types import CMDP
 
-OBSERVATIONS = ("index", "tuple")
+OBSERVATIONS: tuple[str, ...] = ("index", "tuple")
 
 
 def to_gymnasium(cmdp: CMDP, *, observation: str = "index") -> CMDPEnv:
     """One CMDP as a Gymnasium environment.
 
     Args:
-        cmdp: one instance (of a batch, see `unstack`).
+        cmdp: a single instance (see `unstack` for a batch).
         observation: "index", `Discrete(L*S + 1)`, number k*S + x of state x of layer k, the last one for x_L; or
             "tuple", `Tuple(Discrete(L + 1), Discrete(S))`, (k, x), with (L, 0) for x_L.
 
@@ -29,15 +29,15 @@ def to_gymnasium(cmdp: CMDP, *, observation: str = "index") -> CMDPEnv:
         by the CMDP's noise, in [0, 1] (sums in the units of the source: `original_units`). `info["cost"]` is `[M]`
         after every step, zeros after a reset; `info["action_mask"]`, int8 `[A]`, are the actions allowed next (for
         `action_space.sample(mask)`); `info["threshold"]` is `[M]`. An action that is not allowed is replaced by the
-        first allowed one, and `info["replaced"]` says so.
+        first allowed action; `info["replaced"]` is then True.
     """
     return CMDPEnv(cmdp, observation)
 
 
-class CMDPEnv(gymnasium.Env):
+class CMDPEnv(gymnasium.Env[Any, Any]):
     """See `to_gymnasium`."""
 
-    metadata = {"render_modes": []}  # noqa: RUF012 (Gymnasium's own convention)
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (Gymnasium's own convention)
 
     def __init__(self, cmdp: CMDP, observation: str = "index"):
         if not isinstance(cmdp, CMDP):
@@ -48,15 +48,16 @@ class CMDPEnv(gymnasium.Env):
             )
         if observation not in OBSERVATIONS:
             raise ValueError(f"observation = {observation!r}; choose one of {', '.join(OBSERVATIONS)}.")
-        self.cmdp, self._as_tuple = cmdp, observation == "tuple"
+        self.cmdp: CMDP = cmdp
+        self._as_tuple = observation == "tuple"
         layers, states, actions = cmdp.reward.shape
         discrete = gymnasium.spaces.Discrete
-        self.observation_space = (
+        self.observation_space: gymnasium.Space[Any] = (
             gymnasium.spaces.Tuple((discrete(layers + 1), discrete(states)))
             if self._as_tuple
             else discrete(layers * states + 1)
         )
-        self.action_space = discrete(actions)
+        self.action_space: gymnasium.Space[Any] = discrete(actions)
         self._layer = self._state = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:

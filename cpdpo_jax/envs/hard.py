@@ -6,7 +6,7 @@ import numpy as np
 
 from cpdpo_jax.common.types import CMDP
 from cpdpo_jax.envs.build import make_cmdp
-from cpdpo_jax.envs.parameters import number, whole
+from cpdpo_jax.envs.parameters import integer, number
 from cpdpo_jax.envs.streams import drawn
 
 
@@ -20,24 +20,24 @@ def hard(
     key: int = 0,
     instances: int | None = None,
 ) -> CMDP:
-    """A flat Lagrangian: primal-dual methods cycle round the optimum, so weak and strong metrics come apart.
+    """A flat Lagrangian: primal-dual methods cycle around the optimum, so weak and strong metrics diverge.
 
     Action 0 neither pays nor costs. Action i = 1..m pays the multiplier lambda_i times what it costs,
     r(x, i) = lambda_i g_i(x, i), g_i(x, i) = c(x), and costs nothing to the other constraints; the next state is drawn
-    from the layer's own distribution whatever the action. The threshold of each constraint is `share`/m of what
+    from the layer's own distribution for every action. The threshold of each constraint is `share`/m of what
     action i alone would cost. Hence r - lambda.g = 0 for every policy at the optimal lambda: the Lagrangian is
     bilinear without curvature, as in matching pennies. Below lambda_i a best response plays i everywhere and violates
     constraint i by (1 - share/m) of its cost, above it never plays i and loses all its reward; gradient steps on both
-    sides circle round the saddle point. Signed violations cancel over a cycle, so the weak ones stay small, and the
+    sides circle around the saddle point. Signed violations cancel over a cycle, so the weak ones stay small, and the
     strong ones grow by a constant share per episode: the exact primal-dual method (known model, steps 1/sqrt(T)) has
     after T = 8000 a strong violation of 1473 against a weak one of 126, and on a random instance no linear growth
     (`tests/envs/test_hard.py`). No deterministic policy and no best response is close to the optimum, which mixes.
     Drawn by `key` in this order: lambda ~ U(.5, 1) `[m]`, c ~ U(.5, 1) `[L, S]`, next states ~ Dirichlet(1) `[L-1, S]`.
     """
-    n_layers, n, m = whole("layers", layers, 1), whole("states", states, 1), whole("constraints", constraints, 1)
+    n_layers, n, m = integer("layers", layers, 1), integer("states", states, 1), integer("constraints", constraints, 1)
     share = number("share", share, 0, 1, open_low=True, open_high=True)
 
-    def one(rng: np.random.Generator, name: str) -> CMDP:
+    def draw(rng: np.random.Generator, name: str) -> CMDP:
         multipliers, weight = rng.uniform(0.5, 1, m), rng.uniform(0.5, 1, (n_layers, n))
         ahead = rng.dirichlet(np.ones(n), size=n_layers - 1)
         cost = np.zeros((m, n_layers, n, m + 1))
@@ -49,4 +49,4 @@ def hard(
         reward = np.tensordot(multipliers, cost, 1)
         return make_cmdp(transition, reward, cost, np.full(m, share / m * full), noise=noise, name=name)
 
-    return drawn(one, "hard", key, instances)
+    return drawn(draw, "hard", key, instances)

@@ -8,7 +8,7 @@ import numpy as np
 
 from cpdpo_jax.common.types import CMDP
 from cpdpo_jax.envs.episodic import from_episodic
-from cpdpo_jax.envs.parameters import number, thresholds, whole
+from cpdpo_jax.envs.parameters import integer, number, thresholds
 
 DEMAND = (0.3, 0.2, 0.2, 0.2, 0.05, 0.05)
 
@@ -31,7 +31,7 @@ def inventory(
     min(D, s + a), in the mean over the demand. Cost: (4 + 2a if a > 0) + (s + a), at most 3.5 over the episode. Both
     are divided by their largest entry, which is the unit in which the source states its threshold.
     Deviation: the public code weights the revenue f(d) by P(s' = d), as if the next stock were the demand. Here it is
-    weighted by the demand's own law, with d the units sold: what is not in stock brings no revenue.
+    weighted by the demand's own law, with d the units sold: demand beyond the stock brings no revenue.
     """
     law = np.array(demand, float)
     if law.ndim != 1 or len(law) < 2 or not (law >= 0).all() or abs(law.sum() - 1) > 1e-9:
@@ -50,13 +50,15 @@ def inventory(
             revenue[s, a] += chance * price * min(d, s + a)
         cost[0, s, a] = (order_cost + unit_cost * a if a > 0 else 0.0) + holding_cost * (s + a)
     if not cost.any() or not revenue.any():
-        raise ValueError(f"order_cost = {order_cost}, demand = {demand}: all costs or all revenues are 0; raise one.")
+        raise ValueError(
+            f"order_cost = {order_cost}, demand = {demand}: all costs or all revenues are 0; increase one."
+        )
     return from_episodic(
         transition,
         revenue / revenue.max(),
         cost / cost.max(),
         thresholds("threshold", threshold, 1),
-        horizon=whole("horizon", horizon, 1),
+        horizon=integer("horizon", horizon, 1),
         action_mask=allowed,
         noise=noise,
         name="inventory",

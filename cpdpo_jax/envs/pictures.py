@@ -17,7 +17,7 @@ from cpdpo_jax.envs.grids import MOVES, grid_of
 from cpdpo_jax.exact.lp import occupancy
 
 DASHES = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (5, 1, 1, 1)))
-MOST_STATES = 80  # more cannot be told apart
+MOST_STATES = 80  # more are indistinguishable
 _FILLS = {"G": "#bfe3cf", "P": "#f3c6b4", "C": "#d9d9d9"}
 _LABELS = {"S": "start", "G": "goal", "P": "pit", "C": "cliff", "A": "A", "B": "B"}
 
@@ -25,8 +25,8 @@ _LABELS = {"S": "start", "G": "goal", "P": "pit", "C": "cliff", "A": "A", "B": "
 def draw_cmdp(cmdp: CMDP, policy: np.ndarray | None = None, *, title: str | None = None) -> Figure:
     """The layered graph: a node for each state, an arrow for each possible step, one colour and dash for each action.
 
-    An arrow is the wider the more probable its step is; with a policy `[L, S, A]`, the more often it is taken in an
-    episode, and what is never taken is left out.
+    The width of an arrow shows the probability of the transition or, with a policy `[L, S, A]`, the expected number of
+    times an episode takes it; transitions that are never taken are omitted.
     """
     states = np.asarray(cmdp.state_mask)
     if cmdp.batch_shape:
@@ -40,7 +40,7 @@ def draw_cmdp(cmdp: CMDP, policy: np.ndarray | None = None, *, title: str | None
         where[k, x] = (1.0 * k, (states[k].sum() - 1) / 2 - np.flatnonzero(states[k]).tolist().index(x))
     tallest = max(y for _, y in where.values())
     wide = 1.9 * n_layers + 1.6
-    large = max(1.0, wide / 9)  # letters that are still read where a wide picture is shown small
+    large = max(1.0, wide / 9)  # letters remain legible when a wide picture is scaled down
     figure, axis = plt.subplots(figsize=(wide, 1.5 * max(1.4, tallest) + 1.9 * large), layout="constrained")
     shown = set()
     for k, x, a in np.argwhere(mask):
@@ -76,13 +76,13 @@ def draw_grid_policy(
     Args:
         name: "cliff", "mars_rover" or "grid_three_constraints".
         cmdp: that environment.
-        policy: what is drawn, such as `solve(cmdp).policy`.
-        title: over the picture; None for the name.
-        **parameters: those `cmdp` was made with.
+        policy: the policy to draw, such as `solve(cmdp).policy`.
+        title: title of the picture; None: the name.
+        **parameters: the parameters that built `cmdp`.
     """
     cells, rows = grid_of(name, **parameters)
     if len(cells) != cmdp.n_layers or max(map(len, cells)) != cmdp.n_states:
-        raise ValueError(f"cmdp does not look like {name} with parameters {parameters}; give those it was made with.")
+        raise ValueError(f"cmdp does not match {name} with parameters {parameters}; give its own.")
     shape = len(rows), len(rows[0])
     moves = np.zeros((*shape, 4))
     for k, q in enumerate(_visits(cmdp, policy)):
@@ -92,7 +92,7 @@ def draw_grid_policy(
     visits = moves.sum(axis=2)
     figure, axis = plt.subplots(figsize=(0.8 * shape[1] + 1.6, 0.8 * shape[0] + 0.8), layout="constrained")
     final = np.array([[letter in "GP" and name != "grid_three_constraints" for letter in row] for row in rows])
-    top = max(1e-9, visits[~final].max())  # those who rest at the end would make all others pale
+    top = max(1e-9, visits[~final].max())  # the visits of absorbing cells would make all others pale
     image = axis.imshow(np.where(final, np.nan, visits), cmap="Blues", vmin=0, vmax=1.6 * top)
     for row, column in np.ndindex(shape):
         _cell(axis, row, column, rows[row][column], bool(final[row, column]), visits[row, column])

@@ -1,4 +1,4 @@
-"""The random CMDPs that two papers ran on, drawn by key."""
+"""The random CMDPs of two papers' experiments, drawn by key."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from cpdpo_jax.common.types import CMDP
 from cpdpo_jax.envs.episodic import from_episodic
-from cpdpo_jax.envs.parameters import number, whole
+from cpdpo_jax.envs.parameters import integer, number
 from cpdpo_jax.envs.streams import drawn
 from cpdpo_jax.exact.lp import plan
 
@@ -23,11 +23,11 @@ def random_uniform_pac(
     key: int = 0,
     instances: int | None = None,
 ) -> CMDP:
-    """Random CMDP of the Uniform-PAC paper (2024): what pays the reward pays no utility.
+    """Random CMDP of the Uniform-PAC paper (2024): pairs with reward have no utility.
 
     30 states, 3 actions, H = 10. Drawn by `key` in this order, for every step: P ~ Dirichlet(.1) `[H, S, A, S]`,
     reward ~ Bernoulli(.5) `[H, S, A]`; utility 1 - reward; start 0. The utility is at least `threshold` = .5 times the
-    largest that a policy can have. `instances` of them make a batch.
+    largest that a policy can have. `instances=n` gives a batch of n.
     """
 
     def payoffs(rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
@@ -54,9 +54,10 @@ def random_episode_wise(
 
     5 states, 3 actions, H = 4. Drawn by `key` in this order, for every step: P ~ Dirichlet(.1) `[H, S, A, S]`, reward
     and then utility ~ Bernoulli(.1) `[H, S, A]`; start 0. The utility is at least `threshold` = .6 times the largest
-    that a policy can have. `instances` of them make a batch.
-    Deviation: the page does not say whether steps differ, nor the start; as in the Uniform-PAC paper, they do, and it
-    is state 0. Where no policy has utility, the threshold is 0 and rho = 0 (rare; drawn as it comes).
+    that a policy can have. `instances=n` gives a batch of n.
+    Deviation: the paper does not state whether transitions differ between steps, nor the initial state; as in the
+    Uniform-PAC paper, they differ, and it is state 0. If no policy has utility, the threshold is 0 and rho = 0 (rare;
+    such draws are kept).
     """
 
     def payoffs(rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
@@ -68,7 +69,7 @@ def random_episode_wise(
 
 
 def _sizes(horizon: int, states: int, actions: int) -> tuple[int, int, int]:
-    return whole("horizon", horizon, 1), whole("states", states, 1), whole("actions", actions, 1)
+    return integer("horizon", horizon, 1), integer("states", states, 1), integer("actions", actions, 1)
 
 
 def _drawn(name, sizes, concentration, threshold, payoffs, noise, key, instances) -> CMDP:
@@ -77,7 +78,7 @@ def _drawn(name, sizes, concentration, threshold, payoffs, noise, key, instances
     alpha = number("concentration", concentration, 0, np.inf, open_low=True)
     share = number("threshold", threshold, 0, 1)
 
-    def one(rng: np.random.Generator, label: str) -> CMDP:
+    def draw(rng: np.random.Generator, label: str) -> CMDP:
         transition = rng.dirichlet(np.full(n, alpha), size=(horizon, n, a))
         reward, utility = payoffs(rng, (horizon, n, a))
         most, _ = plan(transition[:-1], utility, np.ones((horizon, n, a), bool))
@@ -86,4 +87,4 @@ def _drawn(name, sizes, concentration, threshold, payoffs, noise, key, instances
             transition, reward, utility[None], limit, horizon=horizon, sense=">=", noise=noise, name=label
         )
 
-    return drawn(one, name, key, instances)
+    return drawn(draw, name, key, instances)

@@ -1,4 +1,4 @@
-"""Random families with knobs: sizes, constraints, Slater margin, tightness."""
+"""Random families with parameters for sizes, constraints, Slater margin and tightness."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from cpdpo_jax.common.types import CMDP
 from cpdpo_jax.envs.build import make_cmdp
-from cpdpo_jax.envs.parameters import number, whole
+from cpdpo_jax.envs.parameters import SOLVING_SPARSE, check_memory, integer, number
 from cpdpo_jax.envs.slater import Unreachable, place
 from cpdpo_jax.envs.streams import indices, join, label, stream
 
@@ -38,12 +38,13 @@ def random(
     Drawn by `key` in this order: P ~ Dirichlet(`concentration`) `[L-1, S, A, S]`, r ~ U(0, 1) `[L, S, A]`,
     g ~ U(0, 1) `[M, L, S, A]`; then the thresholds (see `cpdpo_jax.envs.slater`). `rho`: the Slater margin, which
     `solve` confirms within 1e-6. Without it, `tightness` in [0, 1) says where the thresholds lie between the costs of
-    the unconstrained optimum (0) and costs that no policy can lower all (1). `binding`: every optimal multiplier is at
-    least 1e-3. A draw where this is impossible is rejected and the next one of the same stream taken;
-    `rejected`, a list, receives how many were, for each instance. `instances` of them make a batch.
+    the unconstrained optimum (0) and costs that no policy can lower simultaneously (1). `binding`: every optimal
+    multiplier is at least 1e-3. Draws where this is impossible are rejected in favour of the next draw of the stream;
+    the list `rejected` receives their number for each instance. `instances=n` gives a batch of n.
     """
-    n_layers, n, a = whole("layers", layers, 1), whole("states", states, 1), whole("actions", actions, 1)
-    m = whole("constraints", constraints, 1)
+    n_layers, n, a = integer("layers", layers, 1), integer("states", states, 1), integer("actions", actions, 1)
+    m = integer("constraints", constraints, 1)
+    check_memory("random", n_layers, n, a, instances)
     alpha = number("concentration", concentration, 0, np.inf, open_low=True)
 
     def draw(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -71,12 +72,14 @@ def garnet(
 ) -> CMDP:
     """Garnet (Archibald et al. 1995; Bhatnagar et al. 2009): every pair leads to `branching` states only.
 
-    The steps do not differ; start 0. Drawn by `key` in this order: for each (s, a) `branching` different next states
-    and cut points ~ U(0, 1), whose gaps are their probabilities; r ~ U(0, 1) `[S, A]`; g ~ U(0, 1) `[M, S, A]`. The
-    rest as in `random`. All states are real in every layer but the first, also those that cannot be reached there.
+    Transitions are the same at every step; the initial state is 0. Drawn by `key` in this order: for each (s, a)
+    `branching` different next states and cut points ~ U(0, 1), whose gaps are their probabilities; r ~ U(0, 1)
+    `[S, A]`; g ~ U(0, 1) `[M, S, A]`. Everything else is as in `random`. All states are real in every layer but the
+    first, including those that cannot be reached there.
     """
-    h, n, a = whole("horizon", horizon, 1), whole("states", states, 1), whole("actions", actions, 1)
-    m, b = whole("constraints", constraints, 1), whole("branching", branching, 1, n)
+    h, n, a = integer("horizon", horizon, 1), integer("states", states, 1), integer("actions", actions, 1)
+    m, b = integer("constraints", constraints, 1), integer("branching", branching, 1, n)
+    check_memory("garnet", h, n, a, instances, SOLVING_SPARSE)
 
     def draw(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         transition = np.zeros((n, a, n))
@@ -106,32 +109,33 @@ def small_rho(
     instances: int | None = None,
     rejected: list[int] | None = None,
 ) -> CMDP:
-    """A batch with the same P, r and g, and Slater margins down to .01: only the thresholds move.
+    """A batch with the same P, r and g, and Slater margins down to .01: only the thresholds differ.
 
     P, r and g as in `random`, one instance for each of `rhos`, in this order; `binding`: the constraints bind in all
-    of them. With `instances` = n, a batch of n times as many, all margins of the first draw first.
+    of them. With `instances` = n, a batch of n times as many, ordered by draw, then by margin.
     """
-    n_layers, n, a = whole("layers", layers, 1), whole("states", states, 1), whole("actions", actions, 1)
-    m = whole("constraints", constraints, 1)
+    n_layers, n, a = integer("layers", layers, 1), integer("states", states, 1), integer("actions", actions, 1)
+    m = integer("constraints", constraints, 1)
     alpha = number("concentration", concentration, 0, np.inf, open_low=True)
     if np.ndim(rhos) != 1 or len(rhos) == 0:
         raise ValueError(f"rhos = {rhos!r}; give a list of at least one margin in (0, {n_layers}].")
-    margins = [number(f"rhos[{i}]", one, 0, n_layers, open_low=True) for i, one in enumerate(rhos)]
+    check_memory("small_rho", n_layers, n, a, instances)
+    margins = [number(f"rhos[{i}]", rho, 0, n_layers, open_low=True) for i, rho in enumerate(rhos)]
     ascending = tuple(sorted(margins))
 
     def draw(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         transition = rng.dirichlet(np.full(n, alpha), size=(n_layers - 1, n, a))
         return transition, rng.random((n_layers, n, a)), rng.random((m, n_layers, n, a))
 
-    found = []
+    cmdps = []
     for i in indices(instances):
         placed, count = _until_placed("small_rho", draw, stream(key, i), ascending, 0.5, bool(binding), noise)
         for rho in margins:
             name = label(f"small_rho(rho={rho:g})", key, i)
-            found.append(replace(placed[ascending.index(rho)], names=(name,)))
+            cmdps.append(replace(placed[ascending.index(rho)], names=(name,)))
         if rejected is not None:
             rejected.append(count)
-    return join(found, len(found))
+    return join(cmdps, len(cmdps))
 
 
 def _margins(rho: float | None, n_layers: int) -> tuple[float, ...] | None:
@@ -153,7 +157,7 @@ def _family(name, draw: Draw, margins, tightness, binding, noise, key, instances
 def _until_placed(
     name: str, draw: Draw, rng: np.random.Generator, margins, tightness: float, binding: bool, noise: str
 ) -> tuple[list[CMDP], int]:
-    """The first draw of the stream whose thresholds can be as asked, and how many were rejected before it."""
+    """The first draw that attains the requested thresholds, and the number of rejected draws before it."""
     best = 0.0
     for count in range(MOST_DRAWS):
         transition, reward, cost = draw(rng)
@@ -164,10 +168,10 @@ def _until_placed(
             ), count
         except Unreachable as error:
             best = max(best, error.best)
-    asked = f"tightness = {tightness:g}" if margins is None else f"rho = {', '.join(f'{rho:g}' for rho in margins)}"
+    requested = f"tightness = {tightness:g}" if margins is None else f"rho = {', '.join(f'{rho:g}' for rho in margins)}"
     bind = " with every constraint binding" if binding else ""
     short = f" (it stayed below {best:.3g})" if margins and best < margins[-1] else ""
     raise ValueError(
-        f"{asked} cannot be had{bind} in any of {MOST_DRAWS} draws of {name}{short}; ask for a smaller one, more "
-        f"layers or actions, fewer constraints{', or binding=False' if binding else ''}."
+        f"{requested} is not attainable{bind} in any of {MOST_DRAWS} draws of {name}{short}; choose a smaller value, "
+        f"more layers or actions, fewer constraints{', or binding=False' if binding else ''}."
     )

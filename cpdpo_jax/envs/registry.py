@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cpdpo_jax.common import plugins
-from cpdpo_jax.common.words import did_you_mean
+from cpdpo_jax.common.text import did_you_mean, shown
 
 if TYPE_CHECKING:
     from cpdpo_jax.common.types import CMDP
@@ -33,16 +33,18 @@ _FAMILIES = {
     "garnet": "random",
     "small_rho": "random",
     "hard": "hard",
+    "least_cost": "no_slater",
+    "fixed_cost": "no_slater",
 }
 
 
 _OWN: dict[str, Callable[..., CMDP]] = {}  # registered by a user
 
-_Family = TypeVar("_Family", bound=Callable[..., Any])
+_Family = TypeVar("_Family", bound="Callable[..., CMDP]")
 
 
 def register(family: _Family, name: str | None = None) -> _Family:
-    """Make a function that builds a CMDP known to `make` and the command line by its name; returns it.
+    """Register a function that builds a CMDP under its name, for `make` and the command line. Returns the function.
 
         @cp.envs.register
         def corridor(length: int = 4) -> cp.CMDP:
@@ -58,41 +60,46 @@ def register(family: _Family, name: str | None = None) -> _Family:
 
 
 def unregister(name: str) -> None:
-    """Forget an environment of `register`, so that another can have its name."""
+    """Remove a registered environment, so that its name is free again."""
     if _OWN.pop(name, None) is not None:
-        plugins.forget_names()
+        plugins.clear_name_caches()
 
 
 def registered(name: str) -> Callable[..., CMDP] | None:
-    """The function that `register` was given under that name; None: the environment is not of `register`."""
+    """The function registered under that name; None if there is none."""
     return _OWN.get(name)
 
 
+def installed(name: str) -> Callable[..., CMDP] | None:
+    """The function of an installed package that builds the environment; None if it is built in or registered here."""
+    return None if source(name) is None else _installed()[name].content
+
+
 def names() -> tuple[str, ...]:
-    """Every name that `make` knows: the literature's in the order of its table, the random families, users' own."""
+    """All names that `make` knows: the literature, random families, then registered and installed environments."""
     return tuple(dict.fromkeys((*_FAMILIES, *_OWN, *_installed())))
 
 
 def source(name: str) -> str | None:
-    """The installed package (and its version) that an environment comes from; None: our own, or registered here."""
+    """The installed package and version of an environment; None if it is built in or registered here."""
     return None if name in _FAMILIES or name in _OWN or name not in _installed() else _installed()[name].source
 
 
 @functools.cache
 def _installed() -> dict[str, plugins.Plugin]:
-    """Functions that other packages bring along under the entry point `cpdpo_jax.environments`, by its name."""
-    return {plugin.name: plugin for plugin in plugins.installed("cpdpo_jax.environments")}
+    """Functions of other packages under the entry point `cpdpo_jax.environments`, by name."""
+    return {plugin.name: plugin for plugin in plugins.load_plugins("cpdpo_jax.environments")}
 
 
 def make(name: str | os.PathLike[str], /, **parameters: Any) -> CMDP:
-    """Build an environment by name, with its parameters changed as given; or load a saved one.
+    """Build an environment by name with the given parameters, or load a saved CMDP.
 
     Args:
         name: one of `names()`, or a path that ends in `.npz` (see `save_cmdp`).
         **parameters: see `help(name)`.
 
     Returns:
-        A `CMDP`; a batch where `instances` was given to a random family, or where the file holds one.
+        A `CMDP`; a batch if a random family received `instances`, or if the file holds a batch.
     """
     text = os.fspath(name)
     if text.endswith(".npz"):
@@ -108,19 +115,24 @@ def make(name: str | os.PathLike[str], /, **parameters: Any) -> CMDP:
             raise ValueError(
                 f"{text} has no parameter {given!r}{_near(given, list(allowed))}; it takes {', '.join(allowed)}."
             )
-    return family(**parameters)
+    try:
+        return family(**parameters)
+    except MemoryError as error:
+        raise ValueError(
+            f"{text} does not fit into the memory of this machine ({error}); give smaller sizes."
+        ) from None
 
 
 def defaults(name: str) -> dict[str, Any]:
     """The parameters of an environment and their defaults."""
-    return {key: one.default for key, one in inspect.signature(_family(name)).parameters.items()}
+    return {key: parameter.default for key, parameter in inspect.signature(_family(name)).parameters.items()}
 
 
 def help(name: str | None = None) -> str:
     """What an environment is: its docstring and its parameters with their defaults; without a name, one line each."""
     if name is None:
         width = max(map(len, names()))
-        return "\n".join(f"{one:{width}}  {_doc(one).partition(chr(10))[0]}" for one in names())
+        return "\n".join(f"{known:{width}}  {_doc(known).partition(chr(10))[0]}" for known in names())
     lines = [f"    {key} = {value!r}" for key, value in defaults(name).items()]
     return "\n".join([f"{name}: {_doc(name)}", "", "Parameters and defaults:", *lines])
 
@@ -134,13 +146,13 @@ def _family(name: str) -> Callable[..., CMDP]:
     if name in _installed():
         return _installed()[name].content
     raise ValueError(
-        f"no environment is called {name!r}{_near(name, list(names()))}; choose one of {', '.join(names())}, "
+        f"no environment is called {shown(name)}{_near(name, list(names()))}; choose one of {', '.join(names())}, "
         "or give a path that ends in .npz."
     )
 
 
 def _doc(name: str) -> str:
-    """What an environment says of itself; python -OO drops docstrings."""
+    """The docstring of an environment; python -OO drops docstrings."""
     return inspect.getdoc(_family(name)) or "(python -OO has dropped its description)"
 
 

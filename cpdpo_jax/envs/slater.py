@@ -1,10 +1,10 @@
 """Thresholds for drawn payoffs: a requested Slater margin, and constraints that bind.
 
-Why it can be done. For weights w > 0 and s from 0 to infinity let pi(s) maximise r - s w.g, and alpha(s) = V^pi(s)(g).
+Why this is possible. For weights w > 0 and s from 0 to infinity let pi(s) maximise r - s w.g, alpha(s) = V^pi(s)(g).
 With the thresholds alpha(s) the policy pi(s) is optimal and s w are multipliers, all positive: every constraint binds.
 The same holds on the segment between neighbours of the path. At s = 0 the thresholds are the costs of the unconstrained
-optimum, at infinity rho = 0, so a requested rho in between is met on the way. What is left is an exact shift, since
-rho(alpha + c) = rho(alpha) + c.
+optimum, at infinity rho = 0, so a requested rho in between is attained along the path. The remaining difference is
+removed by an exact shift, since rho(alpha + c) = rho(alpha) + c.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from cpdpo_jax.common.types import CMDP
 from cpdpo_jax.exact.lp import Model, Program, evaluate, plan, until_certified
 from cpdpo_jax.exact.optimum import Solution, solve
 
-MARGIN_ERROR = 1e-6  # what `solve` may find rho to be off by
-LEAST_MULTIPLIER = 1e-3  # a constraint with a smaller one is not said to bind
+MARGIN_ERROR = 1e-6  # tolerated error of rho
+LEAST_MULTIPLIER = 1e-3  # a constraint with a smaller multiplier does not count as binding
 LEAST_MARGIN = 1e-9  # below it no learner that needs a Slater policy runs: such a draw is rejected
 _SCALES = np.concatenate([[0.0], np.geomspace(0.02, 500.0, 40), [np.inf]])
 _PATHS = 6  # weights tried before the draw is rejected
 
 
 class Unreachable(Exception):
-    """The draw cannot have what was asked for; `best` is the margin up to which it was worth trying."""
+    """The draw cannot attain the requested value; `best` is the largest margin worth requesting."""
 
     def __init__(self, best: float):
         super().__init__(best)
@@ -38,7 +38,7 @@ def place(
     """The CMDP with thresholds for each margin of `rhos` (ascending; moved together), or for a tightness.
 
     Raises:
-        Unreachable: not with these P, r and g.
+        Unreachable: impossible for these P, r and g.
     """
     m = cmdp.n_constraints
     least = np.array([-plan(cmdp.transition, -cost, cmdp.action_mask)[0] for cost in cmdp.cost])
@@ -57,10 +57,10 @@ def place(
             base = _aim(cmdp, path, rhos[0], least)
             base += rhos[0] - _margin(cmdp, base, least)
             shapes = [base + (rho - rhos[0]) for rho in rhos]
-        found = [_accepted(cmdp, alpha, binding) for alpha in shapes]
-        good = all(found) and (rhos is None or all(_close(pair, rho) for pair, rho in zip(found, rhos, strict=True)))
+        pairs = [_accepted(cmdp, alpha, binding) for alpha in shapes]
+        good = all(pairs) and (rhos is None or all(_close(pair, rho) for pair, rho in zip(pairs, rhos, strict=True)))
         if good:
-            return [pair[0] for pair in found if pair]
+            return [pair[0] for pair in pairs if pair]
     raise Unreachable(rhos[-1] if rhos else 0.0)
 
 
@@ -78,7 +78,7 @@ def _path(cmdp: CMDP, weights: np.ndarray) -> list[np.ndarray]:
 
 
 def _aim(cmdp: CMDP, path: list[np.ndarray], rho: float, least: np.ndarray) -> np.ndarray:
-    """Thresholds on the path whose margin is about rho: bisection for the segment, then one secant step on it."""
+    """Thresholds on the path whose margin is about rho: bisection finds the segment, then a secant step."""
     low, high = len(path) - 1, 0
     margins = {k: _margin(cmdp, path[k], least) for k in (low, high)}
     if margins[high] <= rho:
@@ -102,8 +102,8 @@ def _margin(cmdp: CMDP, alpha: np.ndarray, least: np.ndarray) -> float:
 
 
 def _accepted(cmdp: CMDP, alpha: np.ndarray, binding: bool) -> tuple[CMDP, Solution] | None:
-    """The CMDP with these thresholds and its solution, if they are legal, some policy is below all of them and, when
-    asked, all bind.
+    """The CMDP with these thresholds and its solution, if they are valid, some policy is strictly below all
+    of them and, on request, all of them bind.
     """
     if not ((alpha >= 0) & (alpha <= cmdp.n_layers)).all():
         return None

@@ -6,26 +6,26 @@ import numpy as np
 
 from cpdpo_jax.common.types import CMDP
 from cpdpo_jax.envs.episodic import from_episodic
-from cpdpo_jax.envs.parameters import number, thresholds, whole
+from cpdpo_jax.envs.parameters import integer, number, thresholds
 
 STAY, MOVE = 0, 1
 A, B = 0, 1
 
 
 def factored(*, horizon: int = 6, threshold: float = 3.0, states: int = 3, noise: str = "bernoulli") -> CMDP:
-    """Factored CMDP (DOPE, after Zheng and Ratliff 2020): moving round a ring pays, and may be done half the time.
+    """Factored CMDP (DOPE, after Zheng and Ratliff 2020): moving around a ring pays and is allowed half of the time.
 
     3 states, 2 actions, H = 6. Action 0 stays; action 1 moves to s + 1 mod 3, pays (s + 1)/3 and costs 1; start 0;
     cost at most 3.
     """
-    n = whole("states", states, 1)
+    n = integer("states", states, 1)
     transition, reward, cost = ring(n)
     return from_episodic(
         transition,
         reward / n,
         cost,
         thresholds("threshold", threshold, 1),
-        horizon=whole("horizon", horizon, 1),
+        horizon=integer("horizon", horizon, 1),
         noise=noise,
         name="factored",
     )
@@ -36,14 +36,14 @@ def simple(*, horizon: int = 6, threshold: float = 3.0, states: int = 3, noise: 
 
     3 states, 2 actions, H = 6; 7 layers, the first of which draws the start. Cost at most 3.
     """
-    n = whole("states", states, 1)
+    n = integer("states", states, 1)
     transition, reward, cost = ring(n)
     return from_episodic(
         transition,
         reward,
         cost,
         thresholds("threshold", threshold, 1),
-        horizon=whole("horizon", horizon, 1),
+        horizon=integer("horizon", horizon, 1),
         initial=np.full(n, 1 / n),
         noise=noise,
         name="simple",
@@ -51,7 +51,7 @@ def simple(*, horizon: int = 6, threshold: float = 3.0, states: int = 3, noise: 
 
 
 def difficult(*, horizon: int = 3, threshold: float = 0.1, low: float = 0.1, noise: str = "bernoulli") -> CMDP:
-    """The difficult CMDP of AlwaysSafe (Simao et al. 2021): the reward of the likely branch is what costs.
+    """The difficult CMDP of AlwaysSafe (Simao et al. 2021): the likely branch has the reward and the cost.
 
     6 states, 2 actions, H = 3; 4 layers, the first of which draws the start. State (x, y), x in 0..2, y in 0..1,
     numbered 2x + y; start uniform over (0,0), (0,1). From x = 0 every action leads to (1,0) with probability `low` =
@@ -70,7 +70,7 @@ def difficult(*, horizon: int = 3, threshold: float = 0.1, low: float = 0.1, noi
         reward,
         cost,
         thresholds("threshold", threshold, 1),
-        horizon=whole("horizon", horizon, 2),
+        horizon=integer("horizon", horizon, 2),
         initial=np.array([0.5, 0.5, 0, 0, 0, 0]),
         noise=noise,
         name="difficult",

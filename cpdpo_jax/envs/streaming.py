@@ -6,7 +6,7 @@ import numpy as np
 
 from cpdpo_jax.common.types import CMDP
 from cpdpo_jax.envs.episodic import from_episodic
-from cpdpo_jax.envs.parameters import interval, number, thresholds, whole
+from cpdpo_jax.envs.parameters import integer, interval, number, thresholds
 from cpdpo_jax.envs.streams import drawn
 
 FAST, SLOW = 0, 1
@@ -29,7 +29,7 @@ def media_streaming(
     ends. The objective, 1 in s = 0, is MINIMISED; the constraint's cost is 1 for fast, at most 5. Original units
     count the steps with an empty buffer: an objective to be minimised.
     """
-    horizon, buffer = whole("horizon", horizon, 1), whole("buffer", buffer, 1)
+    horizon, buffer = integer("horizon", horizon, 1), integer("buffer", buffer, 1)
     rates = number("fast", fast, 0, 1), number("slow", slow, 0, 1)
     empty, fast_cost = np.zeros((buffer + 1, 2)), np.zeros((1, buffer + 1, 2))
     empty[0], fast_cost[:, :, FAST] = 1.0, 1.0
@@ -60,22 +60,22 @@ def streaming_episode_wise(
 
     6 states, 2 actions, H = 4. The walk of `media_streaming` with mu_1 ~ U(.5, .9), mu_2 = 1 - mu_1 and
     lambda ~ U(.1, .4), drawn in this order; start 0. Reward 1 for s >= 1, utility 1 if slow; the utility is at least
-    `threshold` = .6 times the largest that a policy can have. Drawn by `key`; `instances` of them make a batch.
+    `threshold` = .6 times the largest that a policy can have. Drawn by `key`; `instances=n` gives a batch of n.
     Deviation: the page does not give the start; it is the empty buffer, as in media streaming.
     """
-    horizon, buffer = whole("horizon", horizon, 1), whole("buffer", buffer, 1)
+    horizon, buffer = integer("horizon", horizon, 1), integer("buffer", buffer, 1)
     share = number("threshold", threshold, 0, 1)
     fast, leave = interval("fast", fast, 0, 1), interval("leave", leave, 0, 1)
     filled, utility = np.zeros((buffer + 1, 2)), np.zeros((1, buffer + 1, 2))
     filled[1:], utility[:, :, SLOW] = 1.0, 1.0
 
-    def one(rng: np.random.Generator, name: str) -> CMDP:
+    def draw(rng: np.random.Generator, name: str) -> CMDP:
         mu = rng.uniform(*fast)
         walk = buffer_walk(buffer, (mu, 1 - mu), rng.uniform(*leave))
         most = float(horizon)  # always slow
         return from_episodic(walk, filled, utility, [share * most], horizon=horizon, sense=">=", noise=noise, name=name)
 
-    return drawn(one, "streaming_episode_wise", key, instances)
+    return drawn(draw, "streaming_episode_wise", key, instances)
 
 
 def buffer_walk(buffer: int, rates: tuple[float, float], leave: float) -> np.ndarray:

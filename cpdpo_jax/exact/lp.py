@@ -1,6 +1,6 @@
-"""The occupancy polytope of a CMDP and the two linear programs on it, with checks that do not trust the solver.
+"""The occupancy polytope of a CMDP and the two linear programs on it, with solver-independent certificates.
 
-NumPy and SciPy only: worker processes import this file and should not wait for jax.
+Imports only NumPy and SciPy: worker processes import this file and should not wait for jax.
 """
 
 from __future__ import annotations
@@ -15,8 +15,12 @@ from scipy.optimize import linprog
 if TYPE_CHECKING:
     from cpdpo_jax.common.types import Array
 
-GOAL = 1e-10  # the first attempt certified to this is taken, else the best one
-_SOLVER = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}  # the tightest HiGHS takes
+GOAL = 1e-10  # the first attempt certified to this error is taken, otherwise the best attempt
+OPTIMAL = 1e-9  # a dual solution this close to OPT counts as optimal
+_SOLVER = {
+    "primal_feasibility_tolerance": 1e-10,
+    "dual_feasibility_tolerance": 1e-10,
+}  # the tightest that HiGHS accepts
 # HiGHS drops matrix entries below 1e-9, so that rare transitions would vanish, and its tolerances are absolute: rows
 # and variables are scaled up by powers of 2. A threshold at the very minimum may need a slack of the order of rounding.
 _ATTEMPTS = (  # rows, variables, slack
@@ -32,7 +36,7 @@ _ATTEMPTS = (  # rows, variables, slack
 
 
 class Model(NamedTuple):
-    """What `solve` needs of one CMDP; plain arrays, so that it can be sent to a worker."""
+    """The input of `solve` for one CMDP: plain arrays, which can be sent to a worker."""
 
     transition: np.ndarray  # [L-1, S, A, S]
     reward: np.ndarray  # [L, S, A]
@@ -46,9 +50,10 @@ class Program:
     """The occupancy polytope of an instance, over its real pairs only, and the linear programs on it."""
 
     def __init__(self, model: Model):
-        self.model = model
+        self.model: Model = model
         mask = model.action_mask
-        k, x, a = self.pairs = np.nonzero(mask)  # one variable each
+        self.pairs: tuple[np.ndarray, ...] = np.nonzero(mask)  # one variable each
+        k, x, a = self.pairs
         row = np.full(mask.shape[:2], -1)
         real = mask.any(axis=2)
         row[real] = np.arange(real.sum())  # one flow equation for each real state
@@ -59,15 +64,15 @@ class Program:
         rows = np.concatenate([row[k, x], row[k[inner][source] + 1, target]])
         columns = np.concatenate([np.arange(n), inner[source]])
         entries = np.concatenate([np.ones(n), -p[source, target]])
-        self.flow = sparse.csr_array((entries, (rows, columns)), shape=(int(real.sum()), n))
-        self.start = np.zeros(int(real.sum()))
+        self.flow: Any = sparse.csr_array((entries, (rows, columns)), shape=(int(real.sum()), n))
+        self.start: np.ndarray = np.zeros(int(real.sum()))
         self.start[row[0, 0]] = 1.0
-        self.cost = model.cost[:, k, x, a]  # [M, n]
+        self.cost: np.ndarray = model.cost[:, k, x, a]  # [M, n]
 
-    def optimum(self, shortfall: float) -> Iterator[tuple]:
+    def optimum(self, shortfall: float) -> Iterator[tuple[Any, ...]]:
         """Attempts at OPT: error, value, policy `[L, S, A]`, multipliers `[M]`, gap, violation.
 
-        Where an attempt has slack, it gets the shortfall [-rho]^+ on top.
+        An attempt with slack also receives the shortfall [-rho]^+.
         """
         model = self.model
         objective = -model.reward[self.pairs]
@@ -79,7 +84,7 @@ class Program:
             violation = max(0.0, float(np.max(np.array(costs) - model.threshold)))
             yield max(abs(gap), violation), value, policy, multipliers, gap, violation
 
-    def slater(self) -> Iterator[tuple]:
+    def slater(self) -> Iterator[tuple[Any, ...]]:
         """Attempts at rho: error (by the dual bound min_w max_pi w.(alpha - V(g)), w a distribution), rho, policy."""
         model = self.model
         m, n = self.cost.shape
@@ -95,10 +100,29 @@ class Program:
             bound = plan(model.transition, payoff, model.action_mask)[0] + float(weights @ model.threshold)
             yield bound - margin, margin, policy
 
+    def least_multiplier_norm(self, optimum: float) -> float:
+        """min s such that some V and 0 <= lambda_i <= s are optimal in the dual program.
+
+        That is, V(x) >= r - lambda.g + P V at every pair, and V(x_0) + lambda.alpha <= OPT.
+        """
+        m, n = self.cost.shape
+        dual = sparse.hstack([-self.flow.T, -sparse.csr_array(self.cost.T), sparse.csr_array((n, 1))])
+        ends = sparse.csr_array(np.concatenate([self.start, self.model.threshold, [0.0]])[None])
+        below = sparse.hstack([sparse.csr_array((m, len(self.start))), sparse.eye_array(m), -np.ones((m, 1))])
+        upper = np.concatenate([-self.model.reward[self.pairs], [optimum + OPTIMAL], np.zeros(m)])
+        bounds = [(None, None)] * len(self.start) + [(0, None)] * (m + 1)
+        objective = np.append(np.zeros(len(self.start) + m), 1.0)
+        stacked = sparse.vstack([dual, ends, below], format="csr")
+        # with the tolerances of `_SOLVER` HiGHS finds no solution for `box`
+        result = linprog(objective, stacked, upper, bounds=bounds, method="highs-ds")
+        if result.x is None:
+            raise RuntimeError(f"HiGHS finds no optimal multipliers of {self.model.name}; please report the instance.")
+        return float(result.x[-1])
+
     def _attempts(
         self, objective: np.ndarray, upper: np.ndarray, flow: Any, bounds: Any, shortfall: float = 0.0
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The solver's answers, variables and multipliers `[M]`, for each scaling that it can solve."""
+        """The solver's variables and multipliers `[M]` for each scaling that it can solve."""
         for rows, variables, slack in _ATTEMPTS:
             b_ub = rows * variables * (self.model.threshold + (slack + shortfall if slack else 0.0))
             b_eq = rows * variables * self.start
@@ -110,7 +134,7 @@ class Program:
                 yield result.x / variables, np.maximum(0.0, -rows * result.ineqlin.marginals)
 
     def policy(self, occupancy: np.ndarray, payoff: np.ndarray) -> np.ndarray:
-        """pi(a|x) = q(x,a) / sum_a q(x,a); where no episode comes, the best action for the payoff."""
+        """pi(a|x) = q(x,a) / sum_a q(x,a); in states that are never visited, the best action for the payoff."""
         q = np.zeros(self.model.action_mask.shape)
         q[self.pairs] = np.maximum(0.0, occupancy)
         total = q.sum(axis=2, keepdims=True)
@@ -159,13 +183,13 @@ def plan(transition: Array, payoff: Array, mask: Array) -> tuple[float, np.ndarr
     return float(value[0]), policy
 
 
-def until_certified(attempts: Iterator[tuple], model: Model) -> list[tuple]:
-    """The attempts, each led by its error, up to the first that is certified."""
-    found = []
+def until_certified(attempts: Iterator[tuple[Any, ...]], model: Model) -> list[tuple[Any, ...]]:
+    """The attempts, each preceded by its error, up to the first certified attempt."""
+    solutions = []
     for attempt in attempts:
-        found.append(attempt)
+        solutions.append(attempt)
         if attempt[0] <= GOAL:
             break
-    if not found:
-        raise RuntimeError(f"HiGHS solves no form of {model.name}; please report the instance.")
-    return found
+    if not solutions:
+        raise RuntimeError(f"HiGHS cannot solve {model.name} at any scaling; please report the instance.")
+    return solutions

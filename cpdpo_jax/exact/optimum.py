@@ -1,8 +1,8 @@
 """The exact optimum of a known CMDP: OPT, multipliers, Slater margin, each with its certificate.
 
-Evaluation, not learning: linear programs over occupancy measures on the host in float64 (Section 3.2), checked by
-plain backward recursions that do not rely on the solver. Needs NumPy and SciPy only: worker processes import this
-file and should not wait for jax.
+Linear programs over occupancy measures on the host in float64 (Section 3.2), certified by
+backward recursions that are independent of the solver. Imports only NumPy and SciPy: worker processes import this file
+and should not wait for jax.
 """
 
 from __future__ import annotations
@@ -28,16 +28,20 @@ from cpdpo_jax.exact.lp import plan as plan
 if TYPE_CHECKING:
     from cpdpo_jax.common.types import CMDP
 
-TOLERANCE = 1e-9  # certificates aim below it; a Slater margin above its negative counts as 0
+TOLERANCE = 1e-9  # goal of the certificates; a Slater margin above -TOLERANCE counts as 0
 _START_UP = 1.5  # seconds that worker processes take to start; they must save more
 
 
 class InfeasibleError(ValueError):
-    """No policy satisfies all constraints; the message says by how much each is violated at best."""
+    """No policy satisfies all constraints; the message gives the least violation of each."""
 
 
 class Solution(NamedTuple):
-    """The optimum of one CMDP, or of a batch (every field then has the batch axes *B last)."""
+    """The optimum of one CMDP, or of a batch (every field then has the batch axes *B last).
+
+    All values are in the learner's units, in which rewards and costs lie in [0, 1]; `original_units` in `cp.envs`
+    converts them, and `cmdp.describe()` prints them in the units of the source.
+    """
 
     value: np.ndarray  # [*B] OPT = V(r) of `policy`, by policy evaluation
     policy: np.ndarray  # [L, S, A, *B] an optimal policy; 0 at padding
@@ -49,6 +53,13 @@ class Solution(NamedTuple):
     gap: np.ndarray  # [*B] certificate: dual value of `multipliers` minus `value`
     violation: np.ndarray  # [*B] certificate: max_i [V(g_i) - alpha_i]^+ of `policy`
 
+    def __repr__(self) -> str:
+        """The numbers, without the policies."""
+        names = ("value", "slater_margin", "multipliers", "unconstrained_value", "gap", "violation")
+        values = (np.array2string(np.asarray(getattr(self, name)), precision=6, threshold=8) for name in names)
+        shown = ", ".join(f"{name}={value}" for name, value in zip(names, values, strict=True))
+        return f"Solution({shown}; learner's units, policies not shown)"
+
 
 def solve(cmdp: CMDP, *, processes: int | None = None) -> Solution:
     """Solve OPT = max_pi V(r) s.t. V(g_i) <= alpha_i for all i (Problem 1 of Section 3.2), and certify the answer.
@@ -57,35 +68,36 @@ def solve(cmdp: CMDP, *, processes: int | None = None) -> Solution:
 
         max_{q >= 0} sum q r  s.t.  sum_a q(x_0,a) = 1, sum_a q(x',a) = sum_{x,a} P(x'|x,a) q(x,a), sum q g_i <= alpha_i
 
-    and rho a second one, max t s.t. sum q g_i + t <= alpha_i. The certificates do not trust the solver:
+    and rho is a second program, max t s.t. sum q g_i + t <= alpha_i. The certificates are independent of the solver:
 
         gap       = max_pi V(r - sum_i lambda_i g_i) + sum_i lambda_i alpha_i - V^policy(r)   (backward induction)
         violation = max_i [V^policy(g_i) - alpha_i]^+                                         (policy evaluation)
 
-    so that OPT lies within [value, value + gap] if the violation is 0. Both are below 1e-9 unless the multipliers are
-    so large (1e7 and more: a threshold at the minimum, transitions rarer than 1e-7) that rounding decides; then a
-    `RuntimeWarning` says so.
+    so OPT lies in [value, value + gap] if the violation is 0. Both are below 1e-9 unless the multipliers are so large
+    (at least 1e7: a threshold at the minimum, transitions rarer than 1e-7) that rounding error dominates; a
+    `RuntimeWarning` reports this.
 
     Args:
         cmdp: one CMDP, or a batch with trailing axes *B.
-        processes: worker processes for a batch; None uses the available cores when the batch is large enough to pay.
+        processes: worker processes for a batch; None uses the available cores if the batch is large enough.
 
     Returns:
-        A `Solution`, for a batch with the axes *B last.
+        A `Solution` in the learner's units (rewards and costs in [0, 1]), for a batch with the axes *B last.
 
     Raises:
-        InfeasibleError: no policy satisfies all constraints (of an instance, which is named).
+        InfeasibleError: no policy satisfies all constraints; names the instance.
     """
     if not hasattr(cmdp, "batch_shape"):
         raise ValueError(f"cmdp is a {type(cmdp).__name__}; give a CMDP, such as cp.envs.make('factored').")
     models = _models(cmdp)
     solutions = _solve_all(models, processes)
-    for model, one in zip(models, solutions, strict=True):
-        error = max(abs(one.gap), one.violation)
+    for model, solution in zip(models, solutions, strict=True):
+        error = max(abs(solution.gap), solution.violation)
         if error > TOLERANCE:
             warnings.warn(
-                f"{model.name} is solved to {error:.2g} only (gap {one.gap:.2g}, violation {one.violation:.2g}): with "
-                f"multipliers of {one.multipliers.max():.2g} rounding decides its optimum; raise its thresholds.",
+                f"{model.name} is solved only to {error:.2g} (gap {solution.gap:.2g}, violation "
+                f"{solution.violation:.2g}): with multipliers of {solution.multipliers.max():.2g}, rounding errors "
+                "dominate; raise its thresholds.",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -96,7 +108,7 @@ def solve(cmdp: CMDP, *, processes: int | None = None) -> Solution:
 
 
 def _solve_all(models: Sequence[Model], processes: int | None) -> list[Solution]:
-    """Solve in this process as long as workers could not be ready earlier, the rest in parallel."""
+    """Solve in this process while workers would start too late, the rest in parallel."""
     cores = machine.cores()
     solutions = []
     if processes is None:
@@ -127,11 +139,13 @@ def _models(cmdp: CMDP) -> list[Model]:
 def _solve_one(model: Model) -> Solution:
     """Solve one instance in this process."""
     program = Program(model)
-    _, margin, slater_policy = min(until_certified(program.slater(), model), key=lambda found: found[0])
+    _, margin, slater_policy = min(until_certified(program.slater(), model), key=lambda attempt: attempt[0])
     if margin < -TOLERANCE:
         raise InfeasibleError(_infeasible(model, margin))
     attempts = program.optimum(max(0.0, -margin))
-    _, value, policy, multipliers, gap, violation = min(until_certified(attempts, model), key=lambda found: found[0])
+    _, value, policy, multipliers, gap, violation = min(
+        until_certified(attempts, model), key=lambda attempt: attempt[0]
+    )
     unconstrained_value, unconstrained_policy = plan(model.transition, model.reward, model.action_mask)
     return Solution(
         value=np.asarray(value),
@@ -152,11 +166,20 @@ def slater_margin(transition: np.ndarray, cost: np.ndarray, threshold: np.ndarra
     transition [L-1,S,A,S], cost [M,L,S,A], threshold [M], action_mask [L,S,A].
     """
     model = Model(transition, np.zeros(cost.shape[1:]), cost, threshold, action_mask, name="the empirical CMDP")
-    return min(until_certified(Program(model).slater(), model), key=lambda found: found[0])[1]
+    return min(until_certified(Program(model).slater(), model), key=lambda attempt: attempt[0])[1]
+
+
+def least_multiplier_norm(cmdp: CMDP, solution: Solution) -> np.ndarray:
+    """Lambda = min { ||lambda||_inf : lambda an optimal dual solution } of each instance of a batch, [instances].
+
+    The solver's multipliers need not have the least norm: without a Slater policy the optimal set is unbounded.
+    """
+    models, values = _models(cmdp), np.ravel(solution.value)
+    return np.array([Program(model).least_multiplier_norm(float(v)) for model, v in zip(models, values, strict=True)])
 
 
 def _infeasible(model: Model, margin: float) -> str:
-    """The sentence of an `InfeasibleError`: each constraint at its own best, and all together."""
+    """The message of an `InfeasibleError`: the best value of each constraint alone, and of all together."""
     least = [-plan(model.transition, -cost, model.action_mask)[0] for cost in model.cost]
     parts = [
         f"V(cost[{i}]) is at least {value:.6g} against threshold[{i}] = {alpha:.6g}"
@@ -183,7 +206,7 @@ def _solve_parallel(models: Sequence[Model], workers: int) -> list[Solution]:
             children.append(subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, start_new_session=True))
         for i, child in enumerate(children):
             assert child.stdin is not None
-            with contextlib.suppress(BrokenPipeError):  # a dead worker is noticed below
+            with contextlib.suppress(BrokenPipeError):  # a dead worker is detected below
                 pickle.dump([tuple(model) for model in models[i::workers]], child.stdin)
                 child.stdin.close()
         for i, child in enumerate(children):
@@ -211,7 +234,7 @@ def _solve_parallel(models: Sequence[Model], workers: int) -> list[Solution]:
 def _work() -> None:
     """The body of a worker process: models from stdin, solutions to stdout."""
     with os.fdopen(os.dup(1), "wb") as answers:
-        os.dup2(2, 1)  # whatever a library prints must not end up among the answers
+        os.dup2(2, 1)  # output of libraries must not mix with the answers
         models = [Model(*fields) for fields in pickle.load(sys.stdin.buffer)]
         try:
             answer = ("solved", [tuple(_solve_one(model)) for model in models])

@@ -1,67 +1,90 @@
-"""The paper's mathematics as kernels: one formula each, for `jit`, `vmap` and `scan`, float32 and float64.
+"""The paper's mathematics as kernels: one formula per function, for `jit`, `vmap` and `scan`, float32 and float64.
 
-The problem's axes lead and the batch trails: batch rank = policy.ndim - 3, every argument carries those trailing
-axes (size 1 broadcasts) and so do the results. No batch axis, one or several will do; one is the fast layout.
-On a CPU some of it runs as machine code made for CPUs: `cpu_acceleration` turns that off (see `cpu/README.md`).
+The problem's axes come first and batch axes last: batch rank = policy.ndim - 3, and every argument and result has those
+trailing axes (size 1 broadcasts). Zero, one or several batch axes are allowed; one is the fast layout. Some kernels
+have faster forms for some machines, chosen at trace time; `paper_forms` turns them off (see `machines/README.md`).
 """
 
-from cpdpo_jax.kernels.bonus import dilated_bonus, dilated_bonus_in_box, exploration_bonus
-from cpdpo_jax.kernels.counters import uniforms
-from cpdpo_jax.kernels.cpu.choice import replaced_by
-from cpdpo_jax.kernels.cpu.switch import cpu_acceleration, cpu_acceleration_enabled
+from __future__ import annotations
+
+import importlib
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from cpdpo_jax.kernels.bonus import dilated_bonus, exploration_bonus
 from cpdpo_jax.kernels.dual import dual_max, lagrangian_loss
-from cpdpo_jax.kernels.extreme import Box, extreme_expectation, make_box
-from cpdpo_jax.kernels.lookup import at_index, at_pairs
-from cpdpo_jax.kernels.loops import (
-    layer,
-    scan_layers,
-    scan_layers_backwards,
-    unrolled_reduce,
-    unrolled_sum,
-    with_layer,
-)
+from cpdpo_jax.kernels.extreme import extreme_expectation
+from cpdpo_jax.kernels.machines.target import paper_forms
 from cpdpo_jax.kernels.maximiser import maximising_transition
-from cpdpo_jax.kernels.occupancy import occupancy, occupancy_bounds, occupancy_bounds_in_box
-from cpdpo_jax.kernels.shapes import batch_shape
-from cpdpo_jax.kernels.sums import compensated_add
-from cpdpo_jax.kernels.target import for_accelerator, tracing_for
+from cpdpo_jax.kernels.occupancy import occupancy, occupancy_bounds
+from cpdpo_jax.kernels.optimistic import optimistic_evaluation
+from cpdpo_jax.kernels.path import sample_path
+from cpdpo_jax.kernels.softmax import recentred, softmax_policy, uniform_policy
+from cpdpo_jax.kernels.threefry import uniforms
 from cpdpo_jax.kernels.values import action_value, policy_value, root_value, truncated_evaluation
-from cpdpo_jax.kernels.widths import bernstein_width, confidence_set, hoeffding_width
+from cpdpo_jax.kernels.widths import Epoch, bernstein_width, confidence_set, hoeffding_width, renew_epoch
 
 __all__ = [
-    "Box",
+    "Epoch",
     "action_value",
-    "at_index",
-    "at_pairs",
-    "batch_shape",
     "bernstein_width",
-    "compensated_add",
     "confidence_set",
-    "cpu_acceleration",
-    "cpu_acceleration_enabled",
     "dilated_bonus",
-    "dilated_bonus_in_box",
     "dual_max",
     "exploration_bonus",
     "extreme_expectation",
-    "for_accelerator",
     "hoeffding_width",
     "lagrangian_loss",
-    "layer",
-    "make_box",
     "maximising_transition",
     "occupancy",
     "occupancy_bounds",
-    "occupancy_bounds_in_box",
+    "optimistic_evaluation",
+    "paper_forms",
     "policy_value",
-    "replaced_by",
+    "recentred",
+    "renew_epoch",
     "root_value",
-    "scan_layers",
-    "scan_layers_backwards",
-    "tracing_for",
+    "sample_path",
+    "softmax_policy",
     "truncated_evaluation",
+    "uniform_policy",
     "uniforms",
-    "unrolled_reduce",
-    "unrolled_sum",
-    "with_layer",
 ]
+
+if not TYPE_CHECKING:
+    _MOVED = {  # names that used to be here: module:name
+        "at_index": "lookup:at_index",
+        "at_pairs": "lookup:at_pairs",
+        "batch_shape": "shapes:batch_shape",
+        "compensated_add": "sums:compensated_add",
+        "count_episode": "counting:count_episode",
+        "cpu_acceleration": "machines.target:cpu_acceleration",
+        "kernel": "machines.forms:kernel",
+        "layer": "loops:layer",
+        "materialise": "tracing:materialise",
+        "renewed_epoch": "widths:renew_epoch",
+        "scaled_widths": "optimistic:scaled_widths",
+        "scan_layers": "loops:scan_layers",
+        "scan_layers_backwards": "loops:scan_layers_backwards",
+        "steps_to_go": "optimistic:steps_to_go",
+        "tracing_for": "machines.target:tracing_for",
+        "unrolled_reduce": "loops:unrolled_reduce",
+        "unrolled_sum": "loops:unrolled_sum",
+        "varying": "tracing:mark_varying",
+        "visited_pairs": "counting:visited_pairs",
+        "visited_rows": "counting:visited_rows",
+        "walk": "path:sample_path",
+        "with_layer": "loops:with_layer",
+    }
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MOVED:
+            raise AttributeError(f"module 'cpdpo_jax.kernels' has no attribute {name!r}; it has {', '.join(__all__)}.")
+        module, _, new = _MOVED[name].partition(":")
+        message = f"cpdpo_jax.kernels.{name} is now cpdpo_jax.kernels.{module}.{new}."
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return getattr(importlib.import_module(f"cpdpo_jax.kernels.{module}"), new)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,4 +1,4 @@
-"""The dual step and the loss it builds (Algorithm 2, lines 7 and 8)."""
+"""The dual step and the Lagrangian loss (Algorithm 2, lines 7 and 8)."""
 
 from __future__ import annotations
 

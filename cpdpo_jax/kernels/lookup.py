@@ -1,4 +1,4 @@
-"""Looking up entries of tables lane by lane: what a trajectory visited, which row an episode draws from."""
+"""Table lookups lane by lane: entries at visited pairs, and the rows from which an episode samples."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from cpdpo_jax.kernels.loops import MAX_UNROLLED_STATES
+from cpdpo_jax.kernels.machines.sizes import MAX_UNROLLED_STATES
 from cpdpo_jax.kernels.shapes import batch_shape
 
 
 def at_index(index: jax.Array, table: jax.Array) -> jax.Array:
     """table[index], lane by lane: table [N,...,*B] (size 1 broadcasts), index [*B] -> [...,*B].
 
-    Narrow tables by selects, which vectorise over lanes; wide ones by a gather, which does not but is one operation.
+    Narrow tables use selects, which vectorise over lanes; wide tables use a gather, a single operation that does not.
     """
     leading = max(1, table.ndim - index.ndim)
     batch_shape(index.ndim, index=(index, ()), table=(table, (None,) * leading))
@@ -27,9 +27,9 @@ def at_index(index: jax.Array, table: jax.Array) -> jax.Array:
 
 
 def at_pairs(state: jax.Array, action: jax.Array, table: jax.Array) -> jax.Array:
-    """The entries of `table` [...,L,S,A,*B] at the visited pairs: state and action [L,*B] -> [...,L,*B]."""
+    """The entries of a table at the visited pairs: state and action [L,*B], table [...,L,S,A,*B] -> [...,L,*B]."""
     rank = state.ndim - 1
-    first = max(1, table.ndim - rank - 2)  # the axis S
+    first = max(1, table.ndim - rank - 2)  # the axis of S
     layers = state.shape[:1]
     batch_shape(
         rank,

@@ -1,9 +1,8 @@
-"""The maximiser behind `extreme_expectation`: extended value iteration wants the distribution, not only its value.
+"""The maximiser behind `extreme_expectation`: extended value iteration needs the distribution, not only its value.
 
-Start from lower and hand out the slack 1 - sum(lower) in the order of f, largest first. Next state j gets what those
-before it left over,
-    p_j = lower_j + min(spread_j, [slack - sum_{i before j} spread_i]^+),
-and "i before j" depends on f alone: one comparison of all pairs serves every state and action of a layer, no sorting.
+Start from lower and distribute the slack 1 - sum(lower) in descending order of f:
+    p_j = lower_j + min(spread_j, [slack - sum_{i before j} spread_i]^+).
+"i before j" depends on f alone, so comparing all pairs once serves every state and action of a layer without sorting.
 """
 
 from __future__ import annotations
@@ -12,15 +11,16 @@ import jax
 import jax.numpy as jnp
 
 from cpdpo_jax.kernels.loops import unrolled_sum
+from cpdpo_jax.kernels.machines.forms import jit
 from cpdpo_jax.kernels.shapes import batch_shape
 
 
-@jax.jit
+@jit()
 def maximising_transition(lower: jax.Array, upper: jax.Array, f: jax.Array) -> jax.Array:
     """argmax of p.f over lower <= p <= upper, sum p = 1, for every state and action of a layer.
 
-    lower and upper [S,A,S',*B], f [S',*B] of the next layer -> p [S,A,S',*B]. Among equal f the state of the lower
-    index comes first. Needs sum(lower) <= 1 <= sum(upper); a row of zeros stays one.
+    lower and upper [S,A,S',*B], f [S',*B] of the next layer -> p [S,A,S',*B]. Ties in f go to the state with
+    the lower index. Needs sum(lower) <= 1 <= sum(upper); a row of zeros remains zero.
     """
     n_next = f.shape[0]
     box = (*lower.shape[:2], n_next)

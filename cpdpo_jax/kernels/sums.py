@@ -1,4 +1,4 @@
-"""Sums over very many episodes: float32 alone stops adding at 2^24."""
+"""Compensated sums over many episodes: plain float32 sums of ones stop growing at 2^24."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ Tree = TypeVar("Tree")
 
 
 def compensated_add(sums: Tree, carry: Tree, terms: Tree) -> tuple[Tree, Tree]:
-    """Kahan's summation, leaf by leaf: (sums + terms, what that rounding lost).
+    """Kahan summation, leaf by leaf -> (sums + terms, rounding error).
 
-    sums, carry and terms are pytrees of one structure; start with zeros for `sums` and `carry`, and hand back both.
+    sums, carry and terms are pytrees of the same structure. Start `sums` and `carry` at zero and pass both results to
+    the next call.
     """
     added = jax.tree.map(jnp.subtract, terms, carry)
     total = jax.tree.map(jnp.add, sums, added)

@@ -1,13 +1,21 @@
-"""Learners: `init`, `policy`, `update`, each handed what the paper lets it know and nothing of the true model.
+"""Learners: `init`, `policy`, `update`. Each receives what the paper lets it know and never the true model.
 
-One module per learner; `names()` lists them, `get(name)` finds one, `register` adds your own, `check` tries it out; an
-installed package adds its own by the entry point `cpdpo_jax.learners`.
+Each learner has its own module. `names()` lists them, `get(name)` returns one, `register` adds your own and `check`
+tests it. An installed package adds its learners by the entry point `cpdpo_jax.learners`.
 """
 
-from cpdpo_jax.learners import (
+import warnings
+from typing import TYPE_CHECKING
+
+# Each module registers its learner.
+from cpdpo_jax.learners import (  # noqa: F401
+    base,
+    bv_ops,
     cpd_oppo,
+    cpd_oppo_free,
     cpdpo,
     dope,
+    estimates,
     fixed,
     ghosh,
     opse,
@@ -19,55 +27,66 @@ from cpdpo_jax.learners import (
     optprimaldual,
     podb,
     regularized_primal_dual,
+    s_ops,
     triple_q,
     uob_reps,
     uopt_rpgpd,
 )
 from cpdpo_jax.learners.base import (
+    PRESETS,
+    SAFE_POLICY,
     Analysis,
     Info,
     Learner,
     NoHyperparameters,
     Problem,
+    SafePolicy,
     Watched,
     get,
     names,
+    recentred,
     register,
     registered,
+    softmax_policy,
+    uniform_policy,
     unregister,
 )
 from cpdpo_jax.learners.checking import check
+from cpdpo_jax.learners.estimates import Estimates
 
-OURS = registered()  # those of this package
+BUILT_IN = registered()  # the names of this package's learners
 
 __all__ = [
-    "OURS",
+    "BUILT_IN",
+    "PRESETS",
+    "SAFE_POLICY",
     "Analysis",
+    "Estimates",
     "Info",
     "Learner",
     "NoHyperparameters",
     "Problem",
+    "SafePolicy",
     "Watched",
     "check",
-    "cpd_oppo",
-    "cpdpo",
-    "dope",
-    "fixed",
     "get",
-    "ghosh",
     "names",
-    "opse",
-    "optcmdp",
-    "optcmdp_bonus",
-    "optdual",
-    "optpess_lp",
-    "optpess_primaldual",
-    "optprimaldual",
-    "podb",
+    "recentred",
     "register",
-    "regularized_primal_dual",
-    "triple_q",
+    "softmax_policy",
+    "uniform_policy",
     "unregister",
-    "uob_reps",
-    "uopt_rpgpd",
 ]
+
+
+if not TYPE_CHECKING:  # checkers report unknown names
+
+    def __getattr__(name: str) -> frozenset[str]:
+        if name == "OURS":
+            warnings.warn("learners.OURS is now learners.BUILT_IN.", DeprecationWarning, stacklevel=2)
+            return BUILT_IN
+        raise AttributeError(f"module 'cpdpo_jax.learners' has no attribute {name!r}; it has {', '.join(__all__)}")
+
+
+def __dir__() -> list[str]:
+    return __all__

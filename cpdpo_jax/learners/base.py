@@ -9,30 +9,38 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from cpdpo_jax.common import plugins
+from cpdpo_jax.common.text import did_you_mean, shown
 from cpdpo_jax.common.types import CMDP, Array
-from cpdpo_jax.common.words import did_you_mean
-from cpdpo_jax.kernels.accelerator import together
-from cpdpo_jax.kernels.target import for_accelerator
+from cpdpo_jax.kernels.softmax import recentred as recentred
+from cpdpo_jax.kernels.softmax import softmax_policy as softmax_policy
+from cpdpo_jax.kernels.softmax import uniform_policy as uniform_policy
 
-PRESETS = ("tuned", "theory")
-SAFE_POLICY = "a safe policy and its costs"  # what a learner may declare as its `extra_knowledge`
+PRESETS = ("tuned", "theory")  # every learner has hyperparameters for both
+SAFE_POLICY = "a safe policy and its costs"  # the extra knowledge that a learner may declare
 
 
 class SafePolicy(NamedTuple):
-    """Extra knowledge, for learners that declare it: a strictly safe policy pi_b and what it costs in truth."""
+    """Extra knowledge, for learners that declare it: a strictly safe policy pi_b and its true costs."""
 
     policy: Array  # [L,S,A,B] pi_b, a distribution at every real state
     cost: Array  # [M,B] C_b = V^{pi_b}(g_i), below the thresholds
 
 
-class Problem(NamedTuple):
-    """All that a learner knows beforehand (Section 3.3): sizes, masks, thresholds, T, delta, rho. Never the model.
+@jax.tree_util.register_static
+@dataclass(frozen=True)
+class Payoffs:
+    """Static facts about the sampled payoffs, known when a program is traced."""
 
-    `safe` is more than that, and only there for a learner that declares it (`Learner.extra_knowledge`).
+    exact_sums: bool = False  # all payoffs are 0 or 1, and the run is short enough to count them exactly in float32
+
+
+class Problem(NamedTuple):
+    """Everything a learner knows beforehand (Section 3.3): sizes, masks, thresholds, T, delta, rho. Never the model.
+
+    Only learners that declare it (`Learner.extra_knowledge`) also receive `safe`.
     """
 
     action_mask: Array  # [L,S,A,B] bool
@@ -42,88 +50,107 @@ class Problem(NamedTuple):
     episodes: Array  # [B] T
     delta: Array  # [B] confidence
     slater_margin: Array  # [B] rho as the learner believes it
-    safe: SafePolicy | None = None
+    safe: SafePolicy | None = None  # the safe policy; None unless the learner declares it
+    payoffs: Payoffs = Payoffs()  # static facts about the sampled payoffs
 
 
 class Info(NamedTuple):
-    """What a learner shows of itself after an update."""
+    """What a learner reports after an update."""
 
     multipliers: Array  # [M,B] lambda_t
     epochs: Array  # [B] int32, confidence sets used so far, or LPs solved
-    infeasible: Array = None  # [B] int32: LPs so far that no policy satisfied; episodes so far that pi_b was played in
+    infeasible: Array = (
+        None  # [B] int32: LPs so far without a feasible policy, or episodes so far in which pi_b was played
+    )
 
 
 class Watched(NamedTuple):
-    """One episode and what no learner knows: all that the analysis of a learner is checked with."""
+    """One episode with the true model: the input of `Analysis.observe`. No learner sees it."""
 
-    problem: Problem
-    hyper: Any
-    before: Any  # the learner's state when it played
-    after: Any  # and after its update
+    problem: Problem  # the knowledge of the learner
+    hyper: Any  # its hyperparameters
+    before: Any  # the learner's state before its update
+    after: Any  # the learner's state after its update
     policy: Array  # [L,S,A,B] pi_t
-    info: Info
+    info: Info  # of the update after the episode
     gaps: Array  # [1+M,B] OPT - V(r), then V(g_i) - alpha_i, of pi_t
     transition: Array  # [L-1,S,A,S,B or 1] the true P
     payoff: Array  # [1+M,L,S,A,B or 1] the true mean reward, then costs
     optimum: Array  # [B] OPT
-    slater_margin: Array  # [B] the true rho, whatever the learner believes
+    slater_margin: Array  # [B] the true rho; the learner may believe another
     optimal_policy: Array  # [L,S,A,B] pi*
     optimal_reach: Array  # [L,S,B] the probability of every state under pi*
     optimal_cost: Array  # [M,B] V(g_i) of pi*
+    multiplier_norm: Array  # [B] the least ||lambda||_inf of an optimal dual solution
+    sums: Array  # [sums,B] the sums of the analysis over earlier episodes
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """What the proof of a learner relies on, checked in every episode of a watched run (`simulate(monitor=True)`).
+    """The events and inequalities of a learner's proof, checked in every episode by `simulate(monitor=True)`.
 
-    observe(watched) -> (slack [events,B]: by how much each event or inequality held, negative: it failed;
-                         terms [sums,B]: what is added up over the episodes)
-    bounds(problem, hyper, n_constraints, t) -> [sums, instances]: what the theory allows the sums at episode t (or NaN)
-    order_terms(problem, n_constraints) -> (regret, violation) [instances], the theorems' orders with constant 1
+    observe(watched) -> (slack [events,B]: the slack of each event or inequality; negative: it failed;
+                         terms [sums,B]: quantities to be summed over episodes)
+    bounds(problem, hyper, n_constraints, t) -> [sums, instances]: the theory's bounds on the sums at episode t (or NaN)
+    order_terms(problem, n_constraints, multiplier_norm) -> (regret, violation) [instances], the theorems' orders with
+                         constant 1; the last argument is `Watched.multiplier_norm`
     """
 
-    events: tuple[str, ...]
-    sums: tuple[str, ...]
-    observe: Callable[[Watched], tuple[jax.Array, jax.Array]]
-    bounds: Callable[[Problem, Any, int, float], Any]
-    order_terms: Callable[[Problem, int], tuple[Any, Any]]
+    events: tuple[str, ...]  # names of the events and inequalities
+    sums: tuple[str, ...]  # names of the quantities that are summed
+    observe: Callable[[Watched], tuple[jax.Array, jax.Array]]  # the slacks and the terms of one episode
+    bounds: Callable[[Problem, Any, int, float], Any]  # the theory's bounds on the sums
+    order_terms: Callable[[Problem, int, Any], tuple[Any, Any]]  # the theorems' orders, for regret and violation
 
 
 @dataclass(frozen=True)
 class Learner:
-    """A learner: four pure functions over lanes (the trailing axis B). See `register` for an example.
+    """A learner: four pure functions over lanes (the trailing axis B). See docs/own_learner.md for an example.
 
     hyperparameters(problem, preset) -> NamedTuple of [B] arrays, on the host in float64
     init(problem, hyper) -> state, any pytree of arrays whose last axis is B
     policy(problem, hyper, state) -> [L,S,A,B], a distribution over the allowed actions of each real state
     update(problem, hyper, state, policy, trajectory) -> (state, Info)
 
-    One with `compiled` False runs on the host: the last three are handed float64 NumPy arrays of one lane, without B.
-    One with `randomness` True gets a key of each lane's own as one more, last argument of `init` and of `update`,
-    [2,B] uint32, another one in every episode: `kernels.uniforms(key, 0, shape)` draws [*shape,B] numbers from it.
-    `check` tries all of this out.
+    With `compiled=False` a learner runs on the host: the last three functions receive float64 NumPy arrays of one lane,
+    without B. With `randomness=True`, `init` and `update` receive a last argument `key`, [2,B] uint32, which differs
+    between lanes and episodes: `kernels.uniforms(key, 0, shape)` draws [*shape,B] numbers from it. A host learner that
+    draws a policy for each episode declares the distribution as `mixture`: (problem, hyper, state) -> (weights [K],
+    policies [K,L,S,A]). The metrics are then sum_k weights_k V(policies_k). `check` tests all of this.
     """
 
-    name: str
-    hyperparameters: Callable[[Problem, str], Any]
-    init: Callable[..., Any]
-    policy: Callable[[Problem, Any, Any], Array]
-    update: Callable[..., tuple[Any, Info]]
+    name: str  # unique in the registry
+    hyperparameters: Callable[[Problem, str], Any]  # (problem, preset) -> NamedTuple
+    init: Callable[..., Any]  # (problem, hyper) -> the first state
+    policy: Callable[[Problem, Any, Any], Array]  # (problem, hyper, state) -> pi_t
+    update: Callable[..., tuple[Any, Info]]  # (problem, hyper, state, policy, trajectory) -> (state, Info)
     needs_slater: bool = False  # refuses an instance without a strictly feasible policy
-    plays: str | None = None  # a yardstick, not a learner: the policy of the exact `Solution` that it plays
-    analysis: Analysis | None = None  # what its proof relies on, for a run that is watched
+    plays: str | None = (
+        None  # a reference, not a learner: the field of the exact `Solution` with the policy that it plays
+    )
+    analysis: Analysis | None = None  # the events of its proof, for monitored runs
     compiled: bool = True  # False: calls a solver, is not compiled, and runs on the host
-    most_constraints: int | None = None  # `hyperparameters` refuses an instance with more
-    extra_knowledge: str | None = None  # beyond the paper's: `SAFE_POLICY`; shown wherever its results are
-    randomness: bool = False  # draws for itself: `init` and `update` get a key
+    most_constraints: int | None = None  # it refuses instances with more constraints
+    extra_knowledge: str | None = None  # `SAFE_POLICY` or None; shown with its results
+    randomness: bool = False  # `init` and `update` receive a key
+    mixture: Callable[[Problem, Any, Any], tuple[Array, Array]] | None = (
+        None  # the distribution of the policy that it plays
+    )
+
+    def __post_init__(self) -> None:
+        if self.mixture is not None and self.compiled:
+            raise ValueError(
+                f"learner {self.name!r} declares a mixture but compiled is True; set compiled=False: only the host "
+                "loop evaluates mixtures."
+            )
 
 
 class NoHyperparameters(NamedTuple):
-    """For learners that have nothing to set."""
+    """For learners without hyperparameters."""
 
 
 def make_problem(cmdp: CMDP, *, episodes: int, delta: float, slater_margin: Array) -> Problem:
-    """The learner's side of a batch of instances, float64 on the host, one entry per instance on the last axis."""
+    """The `Problem` of a batch of instances: float64 on the host, instances on the last axis."""
     n = cmdp.batch_shape[0]
     return Problem(
         action_mask=np.asarray(cmdp.action_mask),
@@ -133,79 +160,52 @@ def make_problem(cmdp: CMDP, *, episodes: int, delta: float, slater_margin: Arra
         episodes=np.full(n, float(episodes)),
         delta=np.full(n, float(delta)),
         slater_margin=np.broadcast_to(np.asarray(slater_margin, float), (n,)),
+        payoffs=Payoffs(exact_sums=cmdp.noise == "bernoulli" and episodes <= 2**24),
     )
-
-
-def uniform_policy(action_mask: jax.Array, dtype) -> jax.Array:
-    """The uniform distribution over the allowed actions, 0 at padding: [L,S,A,*B] bool -> [L,S,A,*B]."""
-    allowed = action_mask.astype(dtype)
-    return allowed / jnp.maximum(allowed.sum(axis=2, keepdims=True), 1)
-
-
-def softmax_policy(
-    log_weights: jax.Array, action_mask: jax.Array, exp: Callable[[jax.Array], jax.Array] = jnp.exp
-) -> jax.Array:
-    """pi(a|x) proportional to exp(w(x,a)) over the allowed actions; the largest allowed w must be 0. [L,S,A,*B].
-
-    exp: for weights that are part of a state `exponential` is faster on a CPU; others would be written down for it.
-    """
-    weights = jnp.where(action_mask, exp(log_weights), 0)
-    total = weights[:, :, 0]
-    for a in range(1, weights.shape[2]):
-        total = total + weights[:, :, a]
-    return weights / jnp.maximum(total, 1)[:, :, None]  # total >= 1 at a real state, 0 at a padded one
-
-
-def recentred(log_weights: jax.Array, action_mask: jax.Array) -> jax.Array:
-    """Shift the weights per state so that the largest allowed one is 0; masked ones become 0. [L,S,A,*B].
-
-    Float32 drifts else: the bonus is common to all actions of a state and would swallow their differences.
-    """
-    if for_accelerator():  # else made three times, of old weights that are copied for it
-        log_weights = together(log_weights)
-    allowed = jnp.where(action_mask, log_weights, -jnp.inf)
-    largest = allowed[:, :, 0]
-    for a in range(1, log_weights.shape[2]):
-        largest = jnp.maximum(largest, allowed[:, :, a])
-    return jnp.where(action_mask, log_weights - largest[:, :, None], 0)
 
 
 _REGISTRY: dict[str, Learner] = {}
 
 
 def register(learner: Learner) -> Learner:
-    """Make a learner known by its name to `simulate` and the command line; returns it."""
+    """Register a learner under its name, for `simulate` and the command line. Returns the learner.
+
+        mine = cp.learners.register(dataclasses.replace(cp.learners.get("uniform"), name="mine", init=my_init))
+        cp.simulate(["mine", "cpdpo"], "factored", episodes=1000, seeds=8)
+
+    "Your own learner" in the documentation has a complete learner.
+    """
     if not isinstance(learner, Learner):
         raise ValueError(f"learner is a {type(learner).__name__}; give a Learner.")
     if learner.name in _REGISTRY and _REGISTRY[learner.name] is not learner:
         raise ValueError(f"a learner named {learner.name!r} is registered already; choose another name.")
     if learner.extra_knowledge not in (None, SAFE_POLICY):
         raise ValueError(
-            f"learner {learner.name!r} declares extra_knowledge = {learner.extra_knowledge!r}, which nobody can hand "
-            f"to it; declare {SAFE_POLICY!r}, or None."
+            f"learner {learner.name!r} declares extra_knowledge = {learner.extra_knowledge!r}, which is not "
+            f"available; declare {SAFE_POLICY!r}, or None."
         )
     _REGISTRY[learner.name] = learner
     return learner
 
 
 def unregister(name: str) -> None:
-    """Forget a learner, so that another can have its name."""
+    """Remove a learner from the registry, so that its name is free again."""
     if _REGISTRY.pop(name, None) is not None:
-        plugins.forget_names()
+        plugins.clear_name_caches()
 
 
 def registered() -> frozenset[str]:
-    """The names of the learners that `register` was given."""
+    """The names of the learners passed to `register`."""
     return frozenset(_REGISTRY)
 
 
 def names() -> list[str]:
-    """The names of all registered learners, those of installed packages too."""
+    """The names of all registered learners, including those of installed packages."""
     return sorted({*_REGISTRY, *_installed()})
 
 
 def get(learner: str | Learner) -> Learner:
-    """The learner of that name, or the learner itself."""
+    """The learner with that name; a `Learner` is returned unchanged."""
     if isinstance(learner, Learner):
         return learner
     if learner in _REGISTRY:
@@ -213,24 +213,22 @@ def get(learner: str | Learner) -> Learner:
     if learner in _installed():
         return _installed()[learner].content
     hint = did_you_mean(str(learner), names(), cutoff=0.4, show=repr) or f"the known ones are {', '.join(names())}."
-    raise ValueError(f"there is no learner named {learner!r}; {hint}")
+    raise ValueError(f"there is no learner named {shown(learner)}; {hint}")
 
 
 def source(name: str) -> str | None:
-    """The installed package (and its version) that a learner comes from; None: our own, or registered here."""
+    """The installed package and version of a learner; None if it is built in or registered here."""
     return None if name in _REGISTRY or name not in _installed() else _installed()[name].source
 
 
 @functools.cache
 def _installed() -> dict[str, plugins.Plugin]:
-    """Learners that other packages bring along under the entry point `cpdpo_jax.learners`, by their names."""
-    found = {}
-    for plugin in plugins.installed("cpdpo_jax.learners"):
+    """Learners of other packages under the entry point `cpdpo_jax.learners`, by name."""
+    learners = {}
+    for plugin in plugins.load_plugins("cpdpo_jax.learners"):
         if isinstance(plugin.content, Learner):
-            found[plugin.content.name] = plugin
+            learners[plugin.content.name] = plugin
         else:
             what = type(plugin.content).__name__
-            warnings.warn(
-                f"{plugin.name!r} of {plugin.source} is left out: it is no Learner but a {what}", stacklevel=2
-            )
-    return found
+            warnings.warn(f"{plugin.name!r} of {plugin.source} is ignored: it is a {what}, not a Learner", stacklevel=2)
+    return learners

@@ -1,6 +1,6 @@
-"""Checking a learner of one's own before a long run: shapes, probabilities, lanes, compilations, numbers.
+"""Check a learner before a long run: shapes, probabilities, lanes, compilations, finite numbers.
 
-Everything is done on a small made-up problem with random trajectories: no environment is needed.
+The checks use a small artificial problem with random trajectories and need no environment.
 """
 
 from __future__ import annotations
@@ -13,20 +13,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cpdpo_jax.common.types import Trajectory
+from cpdpo_jax.common.types import SUM_TOLERANCE, Trajectory
 from cpdpo_jax.learners.base import PRESETS, Info, Learner, Problem
 
 LAYERS, STATES, ACTIONS, LANES = 3, 3, 2, 4
 EPISODES = 30
-SUM_TOLERANCE = 1e-3
 
 
 def check(learner: Learner, *, constraints: int | None = None) -> None:
-    """Raise ValueError with one sentence for everything that is wrong with a learner; return if nothing is.
+    """Check a learner; raise ValueError with one sentence per fault.
 
-    Its hyperparameters under both presets, the shapes and types of what its functions return, that it plays
-    probabilities over the allowed actions, that a lane does not depend on its neighbours, that other settings and
-    trajectories compile nothing again, and that all stays finite for some episodes of random play.
+    Checks the hyperparameters of both presets, the shapes and types of all results, that policies are distributions
+    over the allowed actions, that lanes do not depend on each other, that other hparams and trajectories do not
+    recompile `update`, and that all numbers remain finite during some episodes of random play.
     """
     m = constraints or min(2, learner.most_constraints or 2)
     problem = small_problem(m)
@@ -39,7 +38,7 @@ def check(learner: Learner, *, constraints: int | None = None) -> None:
         else:
             found = list(_host_faults(learner, problem, hyper))
     if found:
-        raise ValueError("\n".join(f"learner {learner.name!r}: {one}" for one in found))
+        raise ValueError("\n".join(f"learner {learner.name!r}: {fault}" for fault in found))
 
 
 def small_problem(constraints: int) -> Problem:
@@ -63,7 +62,7 @@ def _on_device(array: Any) -> jax.Array:
 
 
 def _trajectory(problem: Problem, rng: np.random.Generator) -> Trajectory:
-    """Random allowed states and actions, and payoffs of 0 or 1: of the types that a run hands over."""
+    """Random allowed states and actions with payoffs 0 or 1, of the types of a run."""
     mask = np.asarray(problem.action_mask)
     layers, lanes = mask.shape[0], mask.shape[-1]
     kind = problem.threshold.dtype
@@ -85,19 +84,19 @@ def _hyperparameter_faults(learner: Learner, problem: Problem) -> Iterator[str]:
             return
         for name, value in hyper._asdict().items():
             if np.shape(value) != lanes:
-                yield f"hyperparameter {name} of {preset!r} has shape {np.shape(value)}; give one number a lane."
+                yield f"hyperparameter {name} of {preset!r} has shape {np.shape(value)}; give one number per lane."
             elif not np.isfinite(value).all() or (np.asarray(value) < 0).any():
                 yield f"hyperparameter {name} of {preset!r} is {np.asarray(value)[0]:g}; give a number of at least 0."
 
 
 def shape_faults(learner: Learner, problem: Problem, hyper: Any) -> list[str]:
-    """What is wrong with the shapes and types of what a compiled learner returns; nothing is computed."""
+    """Faults in the shapes and types that a compiled learner returns; nothing is computed."""
     try:
         return _shape_faults(learner, problem, hyper)
     except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError):
         return [
-            "it asks for the value of an array while it is compiled (Python's if, float() or NumPy on what it is "
-            "handed); use jnp.where and jnp's functions."
+            "it needs the value of an array during compilation (by Python's if, float() or NumPy); use jnp.where and "
+            "functions of jnp."
         ]
 
 
@@ -107,8 +106,8 @@ def _shape_faults(learner: Learner, problem: Problem, hyper: Any) -> list[str]:
     key = (jax.ShapeDtypeStruct((2, lanes), jnp.uint32),) * learner.randomness
     before = jax.eval_shape(learner.init, problem, hyper, *key)
     found = [
-        f"`init` returns a state with an array of shape {leaf.shape}; lanes trail everywhere: make its last axis B = "
-        f"{lanes}."
+        f"`init` returns a state with an array of shape {leaf.shape}; lanes are the last axis of every array: "
+        f"make it B = {lanes}."
         for leaf in jax.tree.leaves(before)
         if leaf.shape[-1:] != (lanes,)
     ]
@@ -116,9 +115,13 @@ def _shape_faults(learner: Learner, problem: Problem, hyper: Any) -> list[str]:
     found += _array_faults("`policy` returns", policy, (n_layers, n_states, n_actions, lanes), dtype)
     if found:
         return found
-    whole, real = jax.ShapeDtypeStruct((n_layers, lanes), jnp.int32), jax.ShapeDtypeStruct((n_layers, lanes), dtype)
-    seen = Trajectory(state=whole, action=whole, reward=real, cost=jax.ShapeDtypeStruct((m, n_layers, lanes), dtype))
-    returned = jax.eval_shape(learner.update, problem, hyper, before, policy, seen, *key)
+    integers, floats = (
+        jax.ShapeDtypeStruct((n_layers, lanes), jnp.int32),
+        jax.ShapeDtypeStruct((n_layers, lanes), dtype),
+    )
+    costs = jax.ShapeDtypeStruct((m, n_layers, lanes), dtype)
+    trajectory = Trajectory(state=integers, action=integers, reward=floats, cost=costs)
+    returned = jax.eval_shape(learner.update, problem, hyper, before, policy, trajectory, *key)
     if not (isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], Info)):
         what = "an array" if hasattr(returned, "shape") else f"a {type(returned).__name__}"
         return [f"`update` returns {what}; return (state, Info(multipliers, epochs))."]
@@ -136,22 +139,22 @@ def _shape_faults(learner: Learner, problem: Problem, hyper: Any) -> list[str]:
 
 def _array_faults(what: str, array: Any, shape: tuple[int, ...], dtype: Any) -> list[str]:
     if not hasattr(array, "shape"):
-        return [f"{what} a {type(array).__name__} where an array of shape {shape} is wanted."]
+        return [f"{what} a {type(array).__name__} instead of an array of shape {shape}."]
     if (array.shape, array.dtype) == (shape, dtype):
         return []
-    return [f"{what} {array.dtype}{list(array.shape)} where {np.dtype(dtype).name}{list(shape)} is wanted."]
+    return [f"{what} {array.dtype}{list(array.shape)} instead of {np.dtype(dtype).name}{list(shape)}."]
 
 
 def _behaviour_faults(learner: Learner, problem: Problem, hyper: Any) -> Iterator[str]:
-    """Some episodes of random trajectories, compiled; then once more with other lanes beside lane 0."""
+    """Some compiled episodes of random trajectories, then the same with different neighbours of lane 0."""
     traced: list[int] = []
 
-    def step(hyper: Any, state: Any, seen: Trajectory, keys: jax.Array) -> tuple[Any, Any, jax.Array]:
+    def step(hyper: Any, state: Any, trajectory: Trajectory, keys: jax.Array) -> tuple[Any, Any, jax.Array]:
         traced.append(1)
         policy = learner.policy(problem, hyper, state)
-        return (*learner.update(problem, hyper, state, policy, seen, *(keys,) * learner.randomness), policy)
+        return (*learner.update(problem, hyper, state, policy, trajectory, *(keys,) * learner.randomness), policy)
 
-    def strong(state: Any) -> Any:  # without weak types, which would make the first call another program
+    def strong(state: Any) -> Any:  # without weak types, with which the first call would compile another program
         return jax.tree.map(
             lambda leaf: leaf if _is_key(leaf) else jax.lax.convert_element_type(leaf, leaf.dtype), state
         )
@@ -162,35 +165,35 @@ def _behaviour_faults(learner: Learner, problem: Problem, hyper: Any) -> Iterato
     for neighbour in range(2):
         rng, others = np.random.default_rng(0), np.random.default_rng(10 + neighbour)
 
-        def beside(own: Any, other: Any) -> Any:
-            return jax.tree.map(lambda a, b: jnp.concatenate([a[..., :1], b[..., 1:]], axis=-1), own, other)
+        def with_first_lane(first: Any, other: Any) -> Any:
+            return jax.tree.map(lambda a, b: jnp.concatenate([a[..., :1], b[..., 1:]], axis=-1), first, other)
 
         scale = jnp.ones(LANES).at[1:].set(1 + 0.5 * neighbour)
         scaled = jax.tree.map(partial(jnp.multiply, scale), hyper)
-        state = strong(start(scaled, beside(_keys(rng), _keys(others))))
+        state = strong(start(scaled, with_first_lane(_keys(rng), _keys(others))))
         for episode in range(EPISODES):
-            seen = beside(_trajectory(problem, rng), _trajectory(problem, others))
-            state, info, policy = step(scaled, state, seen, beside(_keys(rng), _keys(others)))
+            trajectory = with_first_lane(_trajectory(problem, rng), _trajectory(problem, others))
+            state, info, policy = step(scaled, state, trajectory, with_first_lane(_keys(rng), _keys(others)))
             state = strong(state)
             fault = _played_fault(np.asarray(policy), np.asarray(problem.action_mask))
             leaves = [np.asarray(leaf) for leaf in jax.tree.leaves((info, _numbers(state)))]
             if fault is None and not all(np.isfinite(leaf).all() for leaf in leaves if leaf.dtype.kind == "f"):
-                fault = "its state or what it shows is not finite"
+                fault = "its state or its Info is not finite"
             if fault is not None:
                 yield f"{fault}, in episode {episode + 1} of random play."
                 return
         ends.append([np.asarray(leaf)[..., 0] for leaf in jax.tree.leaves((_numbers(state), policy))])
     if not all(np.array_equal(*pair) for pair in zip(*ends, strict=True)):
         yield (
-            "a lane's state depends on the lanes beside it, so that a seed's result would depend on its batch; let no "
-            "operation mix the last axis (no sum, sort or maximum over it)."
+            "a lane's state depends on its neighbours, so a seed's result would depend on its batch; do not mix the "
+            "last axis (no sum, sort or maximum over it)."
         )
     if len(traced) > 1:
-        yield f"other settings or trajectories compile `update` again, {len(traced)} times; it must depend on arrays."
+        yield f"other hparams or trajectories compile `update` again, {len(traced)} times; it must depend on arrays."
 
 
 def _numbers(state: Any) -> Any:
-    """A state whose typed keys are their words."""
+    """The state with typed keys replaced by their words."""
 
     return jax.tree.map(lambda leaf: jnp.moveaxis(jax.random.key_data(leaf), -1, 0) if _is_key(leaf) else leaf, state)
 
@@ -204,12 +207,13 @@ def _keys(rng: np.random.Generator) -> jax.Array:
 
 
 def _played_fault(policy: np.ndarray, mask: np.ndarray) -> str | None:
-    """What is wrong with a policy [L,S,A,...], if anything."""
+    """The fault of a policy [L,S,A,...], or None."""
     if not np.isfinite(policy).all():
         return "it plays probabilities that are not finite"
-    error = np.abs(policy.sum(axis=2) - mask.any(axis=2)).max()
-    if error > SUM_TOLERANCE:
-        return f"its probabilities sum to 1 only up to {error:.3g} (to 0 at states that are padding)"
+    total, expected = policy.sum(axis=2), np.asarray(mask.any(axis=2), float)
+    worst = np.unravel_index(np.abs(total - expected).argmax(), total.shape)
+    if abs(total[worst] - expected[worst]) > SUM_TOLERANCE:
+        return f"its probabilities in a state sum to {total[worst]:.6g} instead of {expected[worst]:g}"
     if (policy < 0).any():
         return f"it plays a probability of {policy.min():.3g}"
     return "it plays an action that problem.action_mask does not allow" if (policy[~mask] > 0).any() else None
@@ -217,22 +221,22 @@ def _played_fault(policy: np.ndarray, mask: np.ndarray) -> str | None:
 
 def _host_faults(learner: Learner, problem: Problem, hyper: Any) -> Iterator[str]:
     """The same for a learner on the host: one lane, NumPy in float64."""
-    one, own = jax.tree.map(lambda array: np.asarray(array)[..., 0], (problem, hyper))
+    single, single_hyper = jax.tree.map(lambda array: np.asarray(array)[..., 0], (problem, hyper))
     rng = np.random.default_rng(0)
     key = (np.zeros(2, np.uint32),) * learner.randomness
-    state = learner.init(one, own, *key)
+    state = learner.init(single, single_hyper, *key)
     like = jax.tree.map(lambda leaf: (np.shape(leaf), np.asarray(leaf).dtype), state)
     for episode in range(EPISODES):
-        policy = learner.policy(one, own, state)
-        if np.shape(policy) != one.action_mask.shape:
-            yield f"`policy` returns shape {np.shape(policy)} where {one.action_mask.shape} is wanted."
+        policy = learner.policy(single, single_hyper, state)
+        if np.shape(policy) != single.action_mask.shape:
+            yield f"`policy` returns shape {np.shape(policy)} instead of {single.action_mask.shape}."
             return
-        fault = _played_fault(np.asarray(policy), one.action_mask)
+        fault = _played_fault(np.asarray(policy), single.action_mask)
         if fault is not None:
             yield f"{fault}, in episode {episode + 1} of random play."
             return
-        seen = jax.tree.map(lambda array: np.asarray(array)[..., 0], _trajectory(problem, rng))
-        returned = learner.update(one, own, state, policy, seen, *key)
+        trajectory = jax.tree.map(lambda array: np.asarray(array)[..., 0], _trajectory(problem, rng))
+        returned = learner.update(single, single_hyper, state, policy, trajectory, *key)
         if not (isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], Info)):
             yield f"`update` returns a {type(returned).__name__}; return (state, Info(multipliers, epochs))."
             return
@@ -240,6 +244,6 @@ def _host_faults(learner: Learner, problem: Problem, hyper: Any) -> Iterator[str
         if jax.tree.map(lambda leaf: (np.shape(leaf), np.asarray(leaf).dtype), state) != like:
             yield "`update` returns a state of another structure, shapes or types than `init`; make them the same."
             return
-        if np.shape(info.multipliers) != one.threshold.shape:
-            yield f"Info.multipliers has shape {np.shape(info.multipliers)} where {one.threshold.shape} is wanted."
+        if np.shape(info.multipliers) != single.threshold.shape:
+            yield f"Info.multipliers has shape {np.shape(info.multipliers)} instead of {single.threshold.shape}."
             return

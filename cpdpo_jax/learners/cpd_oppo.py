@@ -2,12 +2,12 @@
 
 What it does: evaluates the policy it plays optimistically under the empirical model, sets each multiplier to 0 or to
 the cap by the sign of the optimistic violation (the dual max of CPD-PO), and takes one step of exponential weights on
-Q^r - sum_i lambda_i Q^{g_i}. CPD-PO hands the same Lagrangian to PO-DB, an algorithm for bandit feedback; but the
-learner made that loss itself and knows it at every pair. So there are no importance weights, no occupancy bounds, no
+Q^r - sum_i lambda_i Q^{g_i}. CPD-PO passes the same Lagrangian to PO-DB, an algorithm for bandit feedback; but the
+learner computes that loss itself and knows it at every pair. So it needs no importance weights, occupancy bounds or
 bonus recursion, and the constant (L+1)m/rho, which hides the reward in PO-DB's losses, cancels in the softmax.
 Cost per episode: one truncated value function per payoff, O((1+m) L S^2 A).
 Guarantee ("theory"): strong regret O~((m L^2/rho) |X| sqrt(|A| T)) and strong violation O~(m L^2 |X| sqrt(|A| T)), with
-probability 1 - delta. Needs rho (for the cap) and T; see `anytime` and `patience` for runs without.
+probability 1 - delta. Needs rho (for the cap) and T; with `anytime` it does not need T.
 
     beta = min(1, sqrt(ln(8 T|X||A|m/delta) / n)),   n = max(1, N)
     w = min(2, sqrt(2 (|X_{k+1}| ln 2 + ln(8 T|X||A|/delta)) / n)), 0 in the last layer
@@ -32,8 +32,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cpdpo_jax.common.types import Array, Trajectory
-from cpdpo_jax.kernels import dual_max, for_accelerator
-from cpdpo_jax.kernels.accelerator import together
+from cpdpo_jax.kernels import dual_max, recentred, softmax_policy
 from cpdpo_jax.learners import base, cpd_oppo_analysis, optimistic
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.cpd_oppo_evaluation import evaluate
@@ -44,80 +43,64 @@ class Hyperparameters(NamedTuple):
     """All [B], traced: sweeping them does not recompile."""
 
     policy_rate: Array  # eta
-    dual_cap: Array  # kappa, the larger of the two multipliers, (L+1)/rho; with `patience` the first one
+    dual_cap: Array  # kappa, the larger of the two multipliers, (L+1)/rho
     transition_confidence: Array  # multiplies the logarithms in w
     payoff_confidence: Array  # multiplies the logarithm in beta
     anytime: Array  # 1: eta falls as 1/sqrt(t) and logarithms use t(t+1) for T, so that nothing depends on T
-    adaptive_rate: Array  # 1: eta of a state falls with the ranges of Q seen there, not with the largest possible one
-    patience: Array  # above 0: the cap doubles when optimistic violation persists, beyond patience L sqrt(episodes)
-
-
-class Phase(NamedTuple):
-    """Since the cap was doubled last."""
-
-    violation: jax.Array  # [B] sum of the worst optimistic violation
-    first: jax.Array  # [B] int32, episodes done before it
+    adaptive_rate: Array  # 1: eta of a state falls with the ranges of Q seen there, not with the largest possible range
 
 
 class State(NamedTuple):
-    """After some episodes."""
+    """CPD-OPPO's state."""
 
     estimates: Estimates
-    advantage: jax.Array  # [L,S,A,B] sum of Q so far, the largest allowed one of each state at 0
+    advantage: jax.Array  # [L,S,A,B] sum of Q so far, shifted so that the maximum over allowed actions is 0
     range_sum: jax.Array  # [L,S,B] sum of (max_a Q - min_a Q)^2 so far
-    cap: jax.Array  # [B] kappa as it is now
-    phase: Phase
     episodes: jax.Array  # [B] int32, done
 
 
 def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
-    """The constants of the proof ("theory"), or those with the multipliers that `experiments/tuning` chose ("tuned").
+    """The constants of the proof ("theory"), or these rescaled by `experiments/tuning` ("tuned").
 
-    "tuned" has 32 times the rate, 0.6 of the cap, and hardly any widths: what explores is the slow softmax.
-    Deviation: tuned. A cap of 0.6 (L+1)/rho is no longer large enough for every CMDP: where it is below an optimal
-    multiplier, violation grows linearly.
+    "tuned" has 32 times the rate, 0.6 of the cap, and negligible widths: exploration comes from the slow softmax.
+    Deviation: tuned. A cap of 0.6 (L+1)/rho is too small for some CMDPs: below an optimal multiplier, violation
+    grows linearly.
     """
     n_layers, n_constraints = problem.action_mask.shape[0], problem.threshold.shape[0]
-    one = np.ones_like(problem.episodes)
+    ones = np.ones_like(problem.episodes)
     cap = (n_layers + 1) / problem.slater_margin
     theory = Hyperparameters(
         policy_rate=np.sqrt(8 * np.log(problem.n_actions) / problem.episodes) / (n_layers * (1 + n_constraints * cap)),
         dual_cap=cap,
-        transition_confidence=one,
-        payoff_confidence=one,
-        anytime=0 * one,
-        adaptive_rate=0 * one,
-        patience=0 * one,
+        transition_confidence=ones,
+        payoff_confidence=ones,
+        anytime=0 * ones,
+        adaptive_rate=0 * ones,
     )
     if preset == "theory":
         return theory
     return theory._replace(
         policy_rate=32 * theory.policy_rate,
         dual_cap=0.6 * theory.dual_cap,
-        transition_confidence=1.2e-5 * one,
-        payoff_confidence=5e-7 * one,
+        transition_confidence=1.2e-5 * ones,
+        payoff_confidence=5e-7 * ones,
     )
 
 
 def init(problem: Problem, hyper: Hyperparameters) -> State:
-    """pi_1 uniform, nothing seen."""
+    """State before the first episode; pi_1 is uniform."""
     zero = jnp.zeros(problem.action_mask.shape, problem.threshold.dtype)
-    none = jnp.zeros(problem.threshold.shape[1:], jnp.int32)
-    cap = jnp.broadcast_to(hyper.dual_cap, none.shape).astype(zero.dtype)
-    phase = Phase(jnp.zeros_like(cap), none)
-    return State(empty(problem), advantage=zero, range_sum=zero[:, :, 0], cap=cap, phase=phase, episodes=none)
+    done = jnp.zeros(problem.threshold.shape[1:], jnp.int32)
+    return State(empty(problem, as_sampled=True), advantage=zero, range_sum=zero[:, :, 0], episodes=done)
 
 
 def rate(problem: Problem, hyper: Hyperparameters, state: State) -> jax.Array:
-    """eta_t of every state, [L,S,B]; `policy_rate` unless one of the options asks for less knowledge."""
+    """eta_t of every state, [L,S,B]; `policy_rate` unless an option requires less knowledge."""
     n_layers, n_constraints = problem.action_mask.shape[0], problem.threshold.shape[0]
     eta = hyper.policy_rate
-    eta = jnp.where(
-        hyper.patience > 0, eta * (1 + hyper.dual_cap * n_constraints) / (1 + state.cap * n_constraints), eta
-    )
-    span = n_layers * (1 + state.cap * n_constraints)  # the largest range that Q can have
-    horizon = jnp.sqrt(problem.episodes)  # below no quotient by a root: see `kernels/cpu/README.md`
-    falling = eta * horizon * jnp.sqrt(1 / (state.episodes + 1).astype(state.cap.dtype))
+    span = n_layers * (1 + hyper.dual_cap * n_constraints)  # the largest possible range of Q
+    horizon = jnp.sqrt(problem.episodes)  # below no quotient by a root: see `kernels/machines/README.md`
+    falling = eta * horizon * jnp.sqrt(1 / (state.episodes + 1).astype(span.dtype))
     adapted = eta * span * horizon * jnp.sqrt(1 / (span**2 + state.range_sum))
     return jnp.where(hyper.adaptive_rate > 0, adapted, jnp.where(hyper.anytime > 0, falling, eta))
 
@@ -125,47 +108,38 @@ def rate(problem: Problem, hyper: Hyperparameters, state: State) -> jax.Array:
 def policy(problem: Problem, hyper: Hyperparameters, state: State) -> jax.Array:
     """pi_t(a|x) prop. to exp(eta_t(x) sum_{s < t} Q_s(x,a)), [L,S,A,B]."""
     log_weights = rate(problem, hyper, state)[:, :, None] * state.advantage
-    return base.softmax_policy(log_weights, problem.action_mask)
+    return softmax_policy(log_weights, problem.action_mask)
 
 
 def update(
-    problem: Problem, hyper: Hyperparameters, state: State, policy: jax.Array, trajectory: Trajectory
-) -> tuple[State, Info]:
-    """Steps 4 and 1 to 3, after `policy` [L,S,A,B] was played: count, evaluate, dual max, exponential weights."""
-    return update_with(dual_max, problem, hyper, state, policy, trajectory)
-
-
-def update_with(
-    dual: Callable[[jax.Array, Array, Array], jax.Array],
     problem: Problem,
     hyper: Hyperparameters,
     state: State,
     policy: jax.Array,
     trajectory: Trajectory,
+    *,
+    dual: Callable[[jax.Array, Array, Array], jax.Array] = dual_max,
 ) -> tuple[State, Info]:
-    """`update` with step 2 to choose: `dual` maps values and thresholds [M,B] and the cap [B] to multipliers [M,B]."""
+    """Steps 4 and 1 to 3, after `policy` [L,S,A,B] was played: count, evaluate, dual max, exponential weights.
+
+    `dual` is step 2: it maps values and thresholds [M,B] and the cap [B] to multipliers [M,B].
+    """
     # Step 4: count episode t (before the rest: the proof holds with these counts too, as CPD-PO's does)
     estimates = observe(state.estimates, trajectory)
-    if for_accelerator():  # nobody reads the old counts once there are new ones: they would be copied
-        visits, transitions = together((estimates.visits, estimates.transitions))
-        estimates = estimates._replace(visits=visits, transitions=transitions)
 
     # Step 1: the optimistic value of pi_t, for the reward and for every cost
-    seen = evaluate(problem, hyper, estimates, policy)
+    evaluation = evaluate(problem, hyper, estimates, policy)
 
     # Step 2: the dual max, a binary choice per constraint
-    multipliers = dual(seen.values[1:], problem.threshold, state.cap)
+    multipliers = dual(evaluation.values[1:], problem.threshold, hyper.dual_cap)
 
     # Step 3: exponential weights on the Lagrangian's action values
-    q = optimistic.lagrangian(seen.action_values, multipliers)
-    advantage = base.recentred(state.advantage + q, problem.action_mask)
-    cap, phase = _patient_cap(problem, hyper, state, seen.values[1:])
+    q = optimistic.lagrangian(evaluation.action_values, multipliers)
+    advantage = recentred(state.advantage + q, problem.action_mask)
     after = State(
         estimates=estimates,
         advantage=advantage,
         range_sum=state.range_sum + _span(q, problem.action_mask) ** 2,
-        cap=cap,
-        phase=phase,
         episodes=state.episodes + 1,
     )
     return after, Info(multipliers, jnp.zeros_like(state.episodes))
@@ -180,26 +154,6 @@ def _span(q: jax.Array, action_mask: jax.Array) -> jax.Array:
     return jnp.maximum(high - low, 0)
 
 
-def _patient_cap(
-    problem: Problem, hyper: Hyperparameters, state: State, cost_values: jax.Array
-) -> tuple[jax.Array, Phase]:
-    """The cap doubles when the sum of optimistic violations since the last doubling exceeds patience L sqrt(episodes).
-
-    What is known: V^{g_i}_t is a lower bound, so such a violation is a real one; a cap below an optimal multiplier
-    leaves a violation that grows linearly, and is noticed; and a cap doubles only in a phase at least as long as all
-    before it, so at most 1 + log2 T times. Not proven: that a cap large enough is never doubled, nor any regret bound.
-    """
-    excess = jnp.maximum(cost_values - problem.threshold, 0)
-    worst = excess[0]
-    for i in range(1, len(excess)):
-        worst = jnp.maximum(worst, excess[i])
-    violation, length = state.phase.violation + worst, state.episodes + 1 - state.phase.first
-    allowed = hyper.patience * problem.action_mask.shape[0] * jnp.sqrt(length.astype(violation.dtype))
-    doubles = (hyper.patience > 0) & (violation > allowed) & (length >= state.phase.first)
-    phase = Phase(jnp.where(doubles, 0, violation), jnp.where(doubles, state.episodes + 1, state.phase.first))
-    return jnp.where(doubles, 2 * state.cap, state.cap), phase
-
-
 LEARNER = base.register(
     Learner(
         name="cpd_oppo",
@@ -208,6 +162,6 @@ LEARNER = base.register(
         policy=policy,
         update=update,
         needs_slater=True,
-        analysis=cpd_oppo_analysis.made_of(evaluate),
+        analysis=cpd_oppo_analysis.analysis(evaluate),
     )
 )

@@ -1,4 +1,4 @@
-"""What the analysis of CPD-OPPO relies on, to be checked in every episode of a run that is watched.
+"""The events and inequalities of CPD-OPPO's analysis, checked in every episode of a monitored run.
 
 With x_t = [OPT - sum_i lambda_i (V*(g_i) - alpha_i)] - [V^r_t - sum_i lambda_i (V^{g_i}_t - alpha_i)], the error
 e_t = (V^r_t - V(r)) + kappa sum_i (V(g_i) - V^{g_i}_t) and v_t = sum_i [V(g_i) - alpha_i]^+, where V^r_t and V^{g_i}_t
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,42 +26,51 @@ import numpy as np
 
 from cpdpo_jax.learners.base import Analysis, Problem, Watched
 from cpdpo_jax.learners.cpdpo_analysis import ROUNDING, TOLERANCE, least
+from cpdpo_jax.learners.estimates import empirical_transition
 
 EVENTS = ("reward", "cost", "transition", "improvement", "error", "exchange", "regret", "violation")
 
 Evaluate = Callable[..., Any]  # (problem, hyper, estimates, policy) -> widths, action values and values
 
 
-def made_of(evaluate: Evaluate) -> Analysis:
-    """The analysis of a learner that keeps CPD-OPPO's state; `evaluate` is the one it uses, not a copy."""
+def analysis(evaluate: Evaluate) -> Analysis:
+    """The analysis of a learner that keeps CPD-OPPO's state; `evaluate` is the learner's own function."""
     return Analysis(EVENTS, ("x", "e"), partial(observe, evaluate), bounds, order_terms)
 
 
-def observe(evaluate: Evaluate, seen: Watched) -> tuple[jax.Array, jax.Array]:
-    """The slack of every event, [8,B], and x_t and e_t, [2,B]."""
-    problem, policy, counts = seen.problem, seen.policy, seen.after.estimates
-    n_layers, allowed, cap = policy.shape[0], problem.action_mask, seen.before.cap
-    optimistic = evaluate(problem, seen.hyper, counts, policy)
+class Terms(NamedTuple):
+    """The quantities of one episode; `slack` are those of the first five events and of `exchange`."""
+
+    evaluation: Any  # what `evaluate` returned
+    x: jax.Array  # [B] x_t
+    e: jax.Array  # [B] e_t
+    v: jax.Array  # [B] v_t
+    size: jax.Array  # [B] rounding that is allowed for
+    slack: list[jax.Array]  # [B] each
+
+
+def terms(evaluate: Evaluate, watched: Watched, cap: jax.Array) -> Terms:
+    """x_t, e_t and v_t, and the slack of the events `reward`, ..., `exchange`, with kappa = cap [B]."""
+    problem, policy, counts = watched.problem, watched.policy, watched.after.estimates
+    n_layers, allowed = policy.shape[0], problem.action_mask
+    optimistic = evaluate(problem, watched.hyper, counts, policy)
     visits = jnp.maximum(counts.visits, 1).astype(policy.dtype)
 
-    error = jnp.abs(counts.payoff_sum / visits - seen.payoff)
+    error = jnp.abs(counts.payoff_sum / visits - watched.payoff)
     within = jnp.where(allowed, optimistic.payoff_width - error, jnp.inf) + ROUNDING
-    estimate = counts.transitions.astype(policy.dtype) / visits[:-1, :, :, None]
     unseen = counts.visits[:-1] == 0
-    distance = jnp.where(unseen, 0, jnp.abs(estimate - seen.transition).sum(axis=3))
+    distance = jnp.where(unseen, 0, jnp.abs(empirical_transition(counts) - watched.transition).sum(axis=3))
     rows = jnp.where(allowed[:-1], optimistic.transition_width[:-1] - distance, jnp.inf) + ROUNDING
 
-    multipliers, values = seen.info.multipliers, optimistic.values
-    best = seen.optimum - (multipliers * (seen.optimal_cost - problem.threshold)).sum(axis=0)
+    multipliers, values = watched.info.multipliers, optimistic.values
+    best = watched.optimum - (multipliers * (watched.optimal_cost - problem.threshold)).sum(axis=0)
     x = best - (values[0] - (multipliers * (values[1:] - problem.threshold)).sum(axis=0))
-    true_reward, true_cost = seen.optimum - seen.gaps[0], seen.gaps[1:] + problem.threshold
+    true_reward, true_cost = watched.optimum - watched.gaps[0], watched.gaps[1:] + problem.threshold
     e = (values[0] - true_reward) + cap * (true_cost - values[1:]).sum(axis=0)
-    v = jnp.maximum(seen.gaps[1:], 0).sum(axis=0)
+    v = jnp.maximum(watched.gaps[1:], 0).sum(axis=0)
     q = optimistic.action_values[0] - (multipliers[:, None, None, None] * optimistic.action_values[1:]).sum(axis=0)
-    gain = (seen.optimal_reach * ((seen.optimal_policy - policy) * q).sum(axis=2)).sum(axis=(0, 1))
+    gain = (watched.optimal_reach * ((watched.optimal_policy - policy) * q).sum(axis=2)).sum(axis=(0, 1))
 
-    bound = n_layers / seen.slater_margin  # of every optimal multiplier
-    applies = cap > bound
     size = TOLERANCE * n_layers * (1 + cap * len(multipliers))  # of the values compared
     slack = [
         least(within[0]),
@@ -69,11 +78,21 @@ def observe(evaluate: Evaluate, seen: Watched) -> tuple[jax.Array, jax.Array]:
         least(rows, policy.shape[3]),
         gain - x + size,
         e + size,
-        x + e - seen.gaps[0] - cap * v + size,
-        jnp.where(applies, x + e - jnp.maximum(seen.gaps[0], 0) + size, jnp.inf),
-        jnp.where(applies, x + e - (cap - bound) * v + size, jnp.inf),
+        x + e - watched.gaps[0] - cap * v + size,
     ]
-    return jnp.stack(slack), jnp.stack([x, e])
+    return Terms(optimistic, x, e, v, size, slack)
+
+
+def observe(evaluate: Evaluate, watched: Watched) -> tuple[jax.Array, jax.Array]:
+    """The slack of every event, [8,B], and x_t and e_t, [2,B]."""
+    cap = watched.hyper.dual_cap
+    parts = terms(evaluate, watched, cap)
+    bound = watched.policy.shape[0] / watched.slater_margin  # of every optimal multiplier
+    applies = cap > bound
+    allowed = parts.x + parts.e + parts.size
+    regret = jnp.where(applies, allowed - jnp.maximum(watched.gaps[0], 0), jnp.inf)
+    violation = jnp.where(applies, allowed - (cap - bound) * parts.v, jnp.inf)
+    return jnp.stack([*parts.slack, regret, violation]), jnp.stack([parts.x, parts.e])
 
 
 def bounds(problem: Problem, hyper: Any, n_constraints: int, episodes: float) -> np.ndarray:
@@ -81,11 +100,11 @@ def bounds(problem: Problem, hyper: Any, n_constraints: int, episodes: float) ->
     n_layers = problem.action_mask.shape[0]
     span = n_layers * (1 + hyper.dual_cap * n_constraints)
     bound = n_layers * (np.log(problem.n_actions) / hyper.policy_rate + hyper.policy_rate * span**2 * episodes / 8)
-    fixed = (hyper.anytime == 0) & (hyper.adaptive_rate == 0) & (hyper.patience == 0)
+    fixed = (hyper.anytime == 0) & (hyper.adaptive_rate == 0)
     return np.stack([np.where(fixed, bound, np.nan), np.full_like(bound, np.nan)])
 
 
-def order_terms(problem: Problem, n_constraints: int) -> tuple[Any, Any]:
+def order_terms(problem: Problem, n_constraints: int, multiplier_norm: Any) -> tuple[Any, Any]:
     """m L^2 |X| sqrt(|A| T) / rho (strong regret) and m L^2 |X| sqrt(|A| T) (violation); logarithms dropped."""
     n_layers = problem.action_mask.shape[0]
     violation = n_constraints * n_layers**2 * problem.n_states * np.sqrt(problem.n_actions * problem.episodes)

@@ -1,4 +1,4 @@
-"""What the analysis of CPD-PO relies on, to be checked in every episode of a run that is watched.
+"""The events and inequalities of CPD-PO's analysis, checked in every episode of a monitored run.
 
     reward       |r_hat - r| <= phi at every pair                                   (Lemma 1, with probability 1-delta)
     cost         |g_hat_i - g_i| <= xi at every pair, every i                       (Lemma 2, 1-delta)
@@ -6,7 +6,7 @@
     occupancy    q_low <= q <= q_up at every state, up to `TOLERANCE`
     lagrangian   L(pi*, lambda_t) >= L(pi_t, lambda_t) - 4Lm/rho V(xi) - 8Lm/rho D       (Lemma `lagrangian`)
     lagrangian_cor   the same with lambda_t L/(L+1) on the right, 2Lm/rho and 4Lm/rho    (Lemma `lagrangian_cor`)
-where D = sum |q(P_hat) - q(P)| over pairs and rho is the true margin, whatever the learner believes. Summed over the
+where D = sum |q(P_hat) - q(P)| over pairs and rho is the true margin, not the believed one. Summed over the
 episodes: V(phi_t) and V(xi_t), against the concentration lemmas.
 """
 
@@ -20,53 +20,54 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cpdpo_jax.kernels.occupancy import occupancy, occupancy_bounds_in_box
+from cpdpo_jax.kernels.occupancy import occupancy, occupancy_bounds
 from cpdpo_jax.kernels.values import policy_value
 from cpdpo_jax.learners.base import Analysis, Problem, Watched
+from cpdpo_jax.learners.estimates import empirical_transition
 
 EVENTS = ("reward", "cost", "transition", "occupancy", "lagrangian", "lagrangian_cor")
 TOLERANCE = 1e-5  # float32 rounding of the two sides of an inequality of order 1
 ROUNDING = 1e-6  # float32 rounding of a probability: P = 1 is 1 - 6e-8 as a sum
 
 Widths = Callable[[Problem, Any, jax.Array], tuple[jax.Array, jax.Array]]  # (problem, hyper, visits) -> phi, xi
-EstimatesOf = Callable[
-    [Any, Any, Any], Any
-]  # (hyper, before, after) -> the estimates that the episode's loss is made of
 
 
-def made_of(widths: Widths, estimates_of: EstimatesOf) -> Analysis:
-    """The analysis of a learner that keeps CPD-PO's state; widths and estimates are those it uses, not a copy."""
+def analysis(widths: Widths, past_counts: bool) -> Analysis:
+    """The analysis of a learner that keeps CPD-PO's state; `widths` is the learner's own function.
+
+    `past_counts`: multipliers and loss come from the estimates before the episode.
+    """
     sums = ("reward width", "cost width")
-    return Analysis(EVENTS, sums, partial(observe, widths, estimates_of), concentration_bounds, order_terms)
+    return Analysis(EVENTS, sums, partial(observe, widths, past_counts), concentration_bounds, order_terms)
 
 
-def observe(widths: Widths, estimates_of: EstimatesOf, seen: Watched) -> tuple[jax.Array, jax.Array]:
+def observe(widths: Widths, past_counts: bool, watched: Watched) -> tuple[jax.Array, jax.Array]:
     """The slack of every event, [6,B], and V(phi_t), V(xi_t), [2,B]."""
-    problem, policy = seen.problem, seen.policy
-    estimates = estimates_of(seen.hyper, seen.before.estimates, seen.after.estimates)
+    problem, policy = watched.problem, watched.policy
+    estimates = (watched.before if past_counts else watched.after).estimates
     n_layers, n_constraints = policy.shape[0], problem.threshold.shape[0]
     allowed = problem.action_mask
     visits = jnp.maximum(estimates.visits, 1).astype(policy.dtype)
-    phi, xi = widths(problem, seen.hyper, visits)
-    error = jnp.abs(estimates.payoff_sum / visits - seen.payoff)
+    phi, xi = widths(problem, watched.hyper, visits)
+    error = jnp.abs(estimates.payoff_sum / visits - watched.payoff)
     reward = least(jnp.where(allowed, phi - error[0], jnp.inf))
     cost = least(jnp.where(allowed, xi - error[1:], jnp.inf))
 
-    box, real = seen.before.primal.box, allowed.any(axis=2)[1:]
-    inside = jnp.minimum(seen.transition - box.lower, box.lower + box.spread - seen.transition) + ROUNDING
+    lower, upper, real = watched.before.primal.epoch.lower, watched.before.primal.epoch.upper, allowed.any(axis=2)[1:]
+    inside = jnp.minimum(watched.transition - lower, upper - watched.transition) + ROUNDING
     transition = least(jnp.where(allowed[:-1, :, :, None] & real[:, None, None], inside, jnp.inf), policy.shape[3])
 
-    true_q = occupancy(seen.transition, policy)
-    low, up = occupancy_bounds_in_box(policy, box)
+    true_q = occupancy(watched.transition, policy)
+    low, up = occupancy_bounds(policy, lower, upper)
     reach = least(jnp.minimum(true_q - low, up - true_q)) + TOLERANCE
 
-    estimate = estimates.transitions.astype(policy.dtype) / visits[:-1, :, :, None]
-    apart = jnp.abs(occupancy(estimate, policy) - true_q).sum(axis=(0, 1))  # sums over a: pi is common
-    values = policy_value(seen.transition, policy, jnp.stack([phi, xi]))[:, 0, 0]
-    multipliers, value = seen.info.multipliers, seen.optimum - seen.gaps[0]
-    best = seen.optimum - (multipliers * (seen.optimal_cost - problem.threshold)).sum(axis=0)
-    dual = (multipliers * seen.gaps[1:]).sum(axis=0)
-    unit = n_layers * n_constraints / seen.slater_margin
+    estimate = occupancy(empirical_transition(estimates), policy)
+    apart = jnp.abs(estimate - true_q).sum(axis=(0, 1))  # sums over a: pi is common
+    values = policy_value(watched.transition, policy, jnp.stack([phi, xi]))[:, 0, 0]
+    multipliers, value = watched.info.multipliers, watched.optimum - watched.gaps[0]
+    best = watched.optimum - (multipliers * (watched.optimal_cost - problem.threshold)).sum(axis=0)
+    dual = (multipliers * watched.gaps[1:]).sum(axis=0)
+    unit = n_layers * n_constraints / watched.slater_margin
     scale = TOLERANCE * (1 + jnp.abs(dual) + jnp.abs(best))
     lagrangian = best - (value - dual) + unit * (4 * values[1] + 8 * apart) + scale
     shrunk = value - dual * n_layers / (n_layers + 1)
@@ -97,7 +98,7 @@ def concentration_bounds(problem: Problem, hyper: Any, n_constraints: int, episo
     return np.stack([bound(inside), bound(inside * n_constraints)])
 
 
-def order_terms(problem: Problem, n_constraints: int) -> tuple[Any, Any]:
+def order_terms(problem: Problem, n_constraints: int, multiplier_norm: Any) -> tuple[Any, Any]:
     """The theorems' order terms with constant 1 and logarithms dropped: regret (Theorem 1), violation (Theorem 2)."""
     n_layers = problem.action_mask.shape[0]
     violation = n_constraints * (

@@ -1,6 +1,6 @@
 """DOPE (Bura et al. 2022): no violation in any episode, by optimistic rewards, pessimistic costs and a safe policy.
 
-What it does: plays the safe policy pi_b for a start, then in every episode the best policy of the best model of the
+What it does: plays the safe policy pi_b at first, then in every episode the best policy of the best model of the
 confidence set (as `optcmdp`) whose costs are raised by their uncertainty and whose rewards are raised more.
 Cost per episode: one LP of about L S^2 A variables, on the host, as `optcmdp`; none in the first `safe_episodes`.
 Guarantee: with high probability no constraint is violated in ANY episode, and regret of order |X| sqrt(|A| T) / gap up
@@ -18,7 +18,7 @@ with the counts n from before episode t; D = 0 in the last layer. `multipliers` 
 
 Deviations: payoffs are unknown, as in lines that the authors' code has as comments; w and u are cut at L-k; a pair
 never seen has the whole simplex and full widths whatever the constants; pi_b in states that the plan does not reach;
-several constraints have one gap, the least (the paper has one). For "tuned" see `hyperparameters`.
+with several constraints, the gap is the smallest (the paper has one constraint). For "tuned" see `hyperparameters`.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ class Hyperparameters(NamedTuple):
     """All [B]."""
 
     compensation: Array  # the reward's bonus is compensation u
-    safe_episodes: Array  # pi_b is played in so many first ones
+    safe_episodes: Array  # the number of first episodes in which pi_b is played
     transition_confidence: Array  # c_p, multiplies the logarithm
     payoff_confidence: Array  # c_r, multiplies the logarithm
     solve_when_doubled: Array  # 0: an LP every episode; 1: only when a visit count has doubled since the last plan
 
 
 def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
-    """The paper's constants ("theory"), or small ones ("tuned"), with which the guarantee is lost.
+    """The paper's constants ("theory"), or small constants ("tuned"), for which the guarantee does not hold.
 
-    "tuned" is a first choice by hand on two random CMDPs (5 layers of 5 states, 3 actions, keys 1000 and 1001,
-    T = 1,000); that the LP has no solution then decides alone how long pi_b is played. To search: transition_confidence
+    "tuned" is a first choice by hand, on two random CMDPs (5 layers of 5 states, 3 actions, keys 1000 and 1001,
+    T = 1,000); pi_b is then played exactly while the LP has no solution. To search: transition_confidence
     1e-8..1e-4, payoff_confidence 1e-6..1e-2, both by logs, compensation 0..1.
     """
-    one = np.ones_like(problem.episodes)
+    ones = np.ones_like(problem.episodes)
     if preset == "theory":
         horizon, gap = problem.action_mask.shape[0], safe_planning.gap(problem)
         start = problem.n_states**2 * problem.n_actions * horizon**3 / gap**2
-        return Hyperparameters(horizon / gap, start, one, one, 0 * one)
-    return Hyperparameters(0.5 * one, 0 * one, 1e-7 * one, 1e-4 * one, 0 * one)
+        return Hyperparameters(horizon / gap, start, ones, ones, 0 * ones)
+    return Hyperparameters(0.5 * ones, 0 * ones, 1e-7 * ones, 1e-4 * ones, 0 * ones)
 
 
 def model(problem: Problem, hyper: Hyperparameters, counts: Counts) -> tuple[np.ndarray, np.ndarray, planning.Set]:
@@ -69,7 +69,8 @@ def model(problem: Problem, hyper: Hyperparameters, counts: Counts) -> tuple[np.
     real = problem.action_mask.any(axis=2)[1:, None, None]
     beta = (2 * np.sqrt(np.maximum(p * (1 - p), 0.0) * per_visit) + 14 / 3 * per_visit) * real
     spread = np.append(n_layers * beta.sum(axis=3), np.zeros((1, *n.shape[1:])), axis=0)  # D
-    of_payoff, most = 2 * np.sqrt(hyper.payoff_confidence * log / n), safe_planning.steps_to_go(n_layers)
+    of_payoff = 2 * np.sqrt(hyper.payoff_confidence * log / n)
+    most = np.arange(n_layers, 0, -1.0)[:, None, None]  # L - k, [L,1,1]: the largest possible error of a step
     width, larger = (
         np.where(counts.visits > 0, np.minimum(most, factor * of_payoff + spread), most) for factor in (1, 3)
     )
@@ -86,14 +87,14 @@ def propose(
 
 
 def init(problem: Problem, hyper: Hyperparameters) -> State:
-    """Nothing seen, pi_1 = pi_b."""
+    """State before the first episode; pi_1 = pi_b."""
     return safe_planning.init(problem, with_set=True)
 
 
 def update(
     problem: Problem, hyper: Hyperparameters, state: State, policy: np.ndarray, trajectory: Trajectory
 ) -> tuple[State, Info]:
-    """Episode t is counted, then pi_{t+1} planned."""
+    """Count episode t, then plan pi_{t+1}."""
     return safe_planning.update(problem, hyper, state, trajectory, propose, with_set=True)
 
 

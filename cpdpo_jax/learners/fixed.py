@@ -1,4 +1,4 @@
-"""Policies that do not learn: the yardsticks of every curve."""
+"""Fixed reference policies."""
 
 from __future__ import annotations
 
@@ -8,27 +8,28 @@ import jax
 import jax.numpy as jnp
 
 from cpdpo_jax.common.types import Trajectory
+from cpdpo_jax.kernels import uniform_policy
 from cpdpo_jax.learners import base
 from cpdpo_jax.learners.base import Info, Learner, NoHyperparameters, Problem
 from cpdpo_jax.learners.estimates import Estimates, empty, observe
 
-ABOUT = {  # the module's docstring says nothing of each
-    "uniform": "Every allowed action equally often: the yardstick of a learner that learns nothing.\n\n"
-    "It counts what it sees, so that rho can be estimated from it.",
-    "lp_optimal": "The exact optimum, handed over: no regret and no violation, up to the noise of the arithmetic.",
-    "unconstrained_optimal": "The best policy that ignores the constraints, handed over.\n\n"
+ABOUT = {  # descriptions, because the module's docstring describes none of them
+    "uniform": "Plays every allowed action with equal probability: a baseline that learns nothing.\n\n"
+    "It counts visits, so that rho can be estimated.",
+    "lp_optimal": "Plays the exact optimum, which it is given: no regret or violation up to rounding.",
+    "unconstrained_optimal": "Plays the best policy that ignores the constraints, which it is given.\n\n"
     "Its weak regret is negative, and its violation grows linearly.",
 }
 
 
 class KnownPolicy(NamedTuple):
-    """What a yardstick is handed in place of hyperparameters."""
+    """The policy of a reference, in place of hyperparameters."""
 
     policy: jax.Array  # [L,S,A,B]
 
 
 def no_info(problem: Problem) -> Info:
-    """For a learner without multipliers and epochs."""
+    """`Info` of a learner without multipliers and epochs."""
     return Info(jnp.zeros_like(problem.threshold), jnp.zeros(problem.threshold.shape[1:], jnp.int32))
 
 
@@ -42,8 +43,8 @@ UNIFORM = base.register(
     Learner(
         name="uniform",
         hyperparameters=lambda problem, preset: NoHyperparameters(),
-        init=lambda problem, hyper: empty(problem),
-        policy=lambda problem, hyper, state: base.uniform_policy(problem.action_mask, problem.threshold.dtype),
+        init=lambda problem, hyper: empty(problem, as_sampled=True),
+        policy=lambda problem, hyper, state: uniform_policy(problem.action_mask, problem.threshold.dtype),
         update=_update,
     )
 )

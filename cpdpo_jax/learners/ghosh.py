@@ -1,9 +1,9 @@
 """The learner of Ghosh, Zhou, Shroff (2024): hard violation in episodic CMDPs without Slater's condition.
 
 What it does: in every episode it looks for the least multiplier Y whose softmax policy satisfies the constraint in the
-optimistic empirical model, and plays that policy. Y is found anew each time; nothing but the counts is remembered.
-Cost per episode: 26 backward passes over reward and cost (one at Y = 0, 24 of the bisection, one for the policy), each
-O((1+m) L S^2 A); 26 times that of `optprimaldual`.
+optimistic empirical model, and plays that policy. Y is recomputed each time; only the counts are stored.
+Cost per episode: 26 backward passes over reward and cost (one at Y = 0, 24 of the bisection, one for the policy), 2 if
+Y = 0 is feasible in all lanes; each O((1+m) L S^2 A), that of `optprimaldual`.
 Guarantee: with their bonus and a scan over Y, strong regret and strong violation of order sqrt(S^2 A H^3 T), with high
 probability, without a Slater condition. For one constraint only.
 When to use it: one constraint, no known rho, where every episode's violation counts. Needs T.
@@ -15,9 +15,9 @@ When to use it: one constraint, no known rho, where every episode's violation co
     c = ln|A| sqrt(T) / (4H),   cap = sqrt(T)
 The bonus b = beta_r + H sum_y beta_p(y) is that of `optimistic`.
 
-Deviations: their bonus is another one, and their payoffs are known; bisection in place of the scan over a grid of Y
-(V^g need not fall in Y, because of the truncation: a crossing is found, not surely the first one). Several constraints
-are refused: with one Y for the sum of the costs the regret is linear as soon as one of them is slack.
+Deviations: their bonus differs, and their payoffs are known; bisection in place of the scan over a grid of Y
+(V^g need not decrease in Y because of the truncation, so the crossing found need not be the first). Several constraints
+are rejected: with one Y for the sum of the costs the regret is linear as soon as one of them is slack.
 For "tuned" see `hyperparameters`.
 """
 
@@ -30,12 +30,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from cpdpo_jax.common.types import Array, Trajectory
+from cpdpo_jax.kernels import recentred, softmax_policy, uniform_policy
 from cpdpo_jax.kernels.loops import layer, unrolled_sum
 from cpdpo_jax.learners import base, optimistic
 from cpdpo_jax.learners.base import Info, Learner, Problem
+from cpdpo_jax.learners.bisection import bisect
 from cpdpo_jax.learners.optimistic import Statistics, bounded_payoffs, count, nothing_seen, truncated_plan
-
-BISECTIONS = 24  # Y to the precision of float32
 
 
 class Hyperparameters(NamedTuple):
@@ -48,7 +48,7 @@ class Hyperparameters(NamedTuple):
 
 
 class State(NamedTuple):
-    """Before episode t: all that is known of it, and what was made of that."""
+    """State before episode t: counts, and the policy computed from them."""
 
     statistics: Statistics
     policy: jax.Array  # [L,S,A,B] pi_t
@@ -56,7 +56,7 @@ class State(NamedTuple):
 
 
 def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
-    """The paper's constants ("theory"), or those times the multipliers of "tuned".
+    """The paper's constants ("theory"), or these times the factors of "tuned".
 
     These are a first choice, from a small search by hand on two random CMDPs (5 layers of 5 states, 3 actions,
     T = 10^4), not from the search with equal budgets that chose the other learners'.
@@ -64,20 +64,20 @@ def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
     n_constraints = problem.threshold.shape[0]
     if n_constraints > 1:
         raise ValueError(
-            f"the learner 'ghosh' is made for one constraint, and the CMDP has {n_constraints}; keep one of them, or "
+            f"the learner 'ghosh' handles one constraint, but the CMDP has {n_constraints}; keep one of them, or "
             "choose a learner with a multiplier for each, such as 'uopt_rpgpd' or 'optprimaldual'."
         )
-    one = np.ones_like(problem.episodes)
+    ones = np.ones_like(problem.episodes)
     theory = Hyperparameters(
         policy_rate=np.log(problem.n_actions) * np.sqrt(problem.episodes) / (4 * problem.action_mask.shape[0]),
         dual_cap=np.sqrt(problem.episodes),
-        transition_confidence=one,
-        payoff_confidence=one,
+        transition_confidence=ones,
+        payoff_confidence=ones,
     )
     if preset == "theory":
         return theory
     return theory._replace(
-        policy_rate=30 * theory.policy_rate, transition_confidence=1e-6 * one, payoff_confidence=1e-2 * one
+        policy_rate=30 * theory.policy_rate, transition_confidence=1e-6 * ones, payoff_confidence=1e-2 * ones
     )
 
 
@@ -88,27 +88,23 @@ def choose_policy(problem: Problem, hyper: Hyperparameters, statistics: Statisti
     def softmax_pass(multiplier: jax.Array) -> tuple[jax.Array, jax.Array]:
         def softmax(k: Any, q: jax.Array) -> jax.Array:
             mask = layer(problem.action_mask, k)[None]
-            weights = hyper.policy_rate * (q[0] - multiplier * unrolled_sum(len(q) - 1, lambda i: q[1 + i]))
-            return base.softmax_policy(base.recentred(weights[None], mask), mask)[0]
+            weights = q[0] - multiplier * unrolled_sum(len(q) - 1, lambda i: q[1 + i])
+            return softmax_policy(hyper.policy_rate * recentred(weights[None], mask), mask)[0]
 
         return truncated_plan(statistics.estimates.transitions, visits, payoffs, softmax)
 
-    def bisect(i: Any, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        lower, upper = ends
-        middle = jnp.where(i == 0, 0, (lower + upper) / 2)  # first Y = 0: if feasible, both ends stay there
-        feasible = (softmax_pass(middle)[1][1:] <= problem.threshold).all(axis=0)
-        return jnp.where(feasible, lower, middle), jnp.where(feasible, middle, upper)
+    def cost(multiplier: jax.Array) -> jax.Array:
+        return softmax_pass(multiplier)[1][1:]
 
-    ends = jnp.zeros_like(hyper.dual_cap), hyper.dual_cap
-    _, multiplier = jax.lax.fori_loop(0, 1 + BISECTIONS, bisect, ends)
+    multiplier, _ = bisect(cost, problem.threshold, hyper.dual_cap, try_cap=False)
     return softmax_pass(multiplier)[0], multiplier
 
 
 def init(problem: Problem, hyper: Hyperparameters) -> State:
-    """With nothing seen all actions are alike and cost nothing: pi_1 is uniform, Y_1 = 0."""
+    """Before any visit all actions are alike and cost nothing: pi_1 is uniform, Y_1 = 0."""
     return State(
         statistics=nothing_seen(problem),
-        policy=base.uniform_policy(problem.action_mask, problem.threshold.dtype),
+        policy=uniform_policy(problem.action_mask, problem.threshold.dtype),
         multipliers=jnp.zeros_like(problem.threshold),
     )
 
@@ -116,7 +112,7 @@ def init(problem: Problem, hyper: Hyperparameters) -> State:
 def update(
     problem: Problem, hyper: Hyperparameters, state: State, policy: jax.Array, trajectory: Trajectory
 ) -> tuple[State, Info]:
-    """Episode t is counted, then Y_{t+1} and its policy are found."""
+    """Count episode t, then compute Y_{t+1} and its policy."""
     statistics = count(state.statistics, trajectory)
     policy, multiplier = choose_policy(problem, hyper, statistics)
     multipliers = jnp.broadcast_to(multiplier, problem.threshold.shape)

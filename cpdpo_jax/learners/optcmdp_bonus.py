@@ -6,7 +6,7 @@ Cost per episode: one LP of L S A variables and L S rows, on the host, from the 
 (m = 2), 0.9 ms at S = 10, 1.3 ms at S = 20 (`experiments/cost`). Memory O(L S^2 A).
 Guarantee: STRONG regret and violation of order sqrt(T) with high probability, as `optcmdp` and with a larger dependence
 on the sizes (as recalled).
-When to use it: where `optcmdp` is too slow. Its bonuses are H |X| times wider, so more depends on their constants.
+When to use it: where `optcmdp` is too slow. Its bonuses are H |X| times wider, so their constants matter more.
 
     max over q >= 0 of sum q (r_hat + b)   s.t.   sum q (g_hat_i - b) <= alpha_i,   flow under P_hat
     b = beta_r + H sum_y beta_p(y|x,a), the sum over real next states, 0 in the last layer
@@ -30,7 +30,7 @@ TUNED = (1e-6, 1e-5)  # transition_confidence, payoff_confidence
 
 
 def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
-    """The paper's constants ("theory"), or those times `TUNED` ("tuned"). Deviation: tuned."""
+    """The paper's constants ("theory"), or these times `TUNED` ("tuned"). Deviation: tuned."""
     return replanning.hyperparameters(problem, preset, TUNED)
 
 
@@ -41,21 +41,21 @@ def model(problem: Problem, hyper: Hyperparameters, counts: Counts) -> tuple[np.
     bonus[:-1] += len(bonus) * width.of_transition.sum(axis=3)
     real = problem.action_mask.any(axis=2)[1:, None, None]  # [L-1,1,1,S]
     uniform = real / np.maximum(real.sum(axis=3, keepdims=True), 1)
-    seen = counts.visits[:-1] > 0
-    transition = np.where(seen[:, :, :, None], width.transition, uniform)
-    within = planning.Set(transition, spare=np.zeros(seen.shape), cap=np.ones(transition.shape))
+    visited = counts.visits[:-1] > 0
+    transition = np.where(visited[:, :, :, None], width.transition, uniform)
+    within = planning.Set(transition, spare=np.zeros(visited.shape), cap=np.ones(transition.shape))
     return width.payoff[0] + bonus, width.payoff[1:] - bonus, within
 
 
 def init(problem: Problem, hyper: Hyperparameters) -> State:
-    """Nothing seen, pi_1 uniform."""
+    """State before the first episode; pi_1 is uniform."""
     return replanning.init(problem, with_set=False)
 
 
 def update(
     problem: Problem, hyper: Hyperparameters, state: State, policy: np.ndarray, trajectory: Trajectory
 ) -> tuple[State, Info]:
-    """Episode t is counted, then pi_{t+1} planned."""
+    """Count episode t, then plan pi_{t+1}."""
     return replanning.update(problem, hyper, state, trajectory, model, with_set=False)
 
 

@@ -4,14 +4,14 @@ What it does: plays the best policy for the Lagrangian payoff r~ - sum_i lambda_
 confidence set (extended value iteration), then takes one projected gradient step of the multipliers.
 Cost per episode: one optimistic plan, O(L S^3 A), and one value function per constraint, O(m L S^2 A).
 Guarantee: weak regret and weak violation of order sqrt(T), with high probability. Every policy played is
-deterministic and so as a rule either infeasible or too careful; only the average is near the optimum.
+deterministic and so usually either infeasible or too conservative; only the average is near the optimum.
 When to use it: where only averages over episodes matter and planning is cheap. Needs rho (for the rate) and T.
 
     r~ = clip(r_hat + beta_r, 0, 1), g~_i = clip(g_hat_i - beta_r, 0, 1), set = {P : |P - P_hat| <= beta_p}
     pi_t, P_t = argmax over pi and P in the set of V^{pi,P}(r~ - sum_i lambda_{t,i} g~_i)
     lambda_{t+1} = [lambda_t + (V^{pi_t,P_t}(g~) - alpha) / t_lambda]_+,   t_lambda = H sqrt(m T) / cap
 with the counts from before episode t (widths in `optimistic`); lambda_1 = 0. With no counts all policies are optimal:
-pi_1 is the uniform one. Later ties go to the first action, and to the first next state.
+pi_1 is uniform. Later ties go to the first action, and to the first next state.
 
 Deviations: rewards are maximised and costs bounded from above; cap, which the paper calls rho, is 2H / rho with the
 Slater margin rho and only sets the rate; r~ and g~ are clipped to [0,1]; a pair never visited has the whole simplex
@@ -28,7 +28,8 @@ import numpy as np
 from optax.projections import projection_non_negative
 
 from cpdpo_jax.common.types import Array, Trajectory
-from cpdpo_jax.kernels import layer, maximising_transition, scan_layers_backwards, unrolled_sum, with_layer
+from cpdpo_jax.kernels import maximising_transition, uniform_policy
+from cpdpo_jax.kernels.loops import layer, scan_layers_backwards, unrolled_sum, with_layer
 from cpdpo_jax.learners import base, optimistic
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.estimates import Estimates, empty, observe
@@ -43,7 +44,7 @@ class Hyperparameters(NamedTuple):
 
 
 class State(NamedTuple):
-    """Before episode t: all that is known of it, and what its dual step will need."""
+    """State before episode t: counts, policy, and the values for its dual step."""
 
     estimates: Estimates
     policy: jax.Array  # [L,S,A,B] pi_t
@@ -52,13 +53,15 @@ class State(NamedTuple):
 
 
 def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
-    """The paper's constants ("theory"), or those times the multipliers that `experiments/tuning` chose ("tuned")."""
-    one = np.ones_like(problem.episodes)
-    theory = Hyperparameters(dual_rate=optimistic.dual_rate(problem), transition_confidence=one, payoff_confidence=one)
+    """The paper's constants ("theory"), or these rescaled by `experiments/tuning` ("tuned")."""
+    ones = np.ones_like(problem.episodes)
+    theory = Hyperparameters(
+        dual_rate=optimistic.dual_rate(problem), transition_confidence=ones, payoff_confidence=ones
+    )
     if preset == "theory":
         return theory
     return theory._replace(
-        dual_rate=0.4 * theory.dual_rate, transition_confidence=6e-5 * one, payoff_confidence=0.02 * one
+        dual_rate=0.4 * theory.dual_rate, transition_confidence=6e-5 * ones, payoff_confidence=0.02 * ones
     )
 
 
@@ -68,12 +71,12 @@ def confidence_set(estimates: Estimates, next_state_mask: jax.Array, log: jax.Ar
     next_state_mask [L-1,S,B] (states of layers 1..L-1) -> (lower, upper) [L-1,S,A,S,B], 0 at padded next states.
     """
     visits = estimates.visits[:-1]
-    seen, real = (visits > 0)[:, :, :, None], next_state_mask[:, None, None]
+    visited, real = (visits > 0)[:, :, :, None], next_state_mask[:, None, None]
     n = jnp.maximum(visits, 1).astype(log.dtype)
     transition = estimates.transitions.astype(n.dtype) / n[:, :, :, None]
     width = optimistic.transition_width(transition, n, log)
-    lower = jnp.where(seen & real, jnp.maximum(transition - width, 0), 0)
-    upper = jnp.where(real, jnp.where(seen, jnp.minimum(transition + width, 1), 1), 0)
+    lower = jnp.where(visited & real, jnp.maximum(transition - width, 0), 0)
+    upper = jnp.where(real, jnp.where(visited, jnp.minimum(transition + width, 1), 1), 0)
     return lower, upper
 
 
@@ -108,10 +111,10 @@ def plan(
 
 
 def init(problem: Problem, hyper: Hyperparameters) -> State:
-    """pi_1 uniform, lambda_1 = 0; with nothing seen g~ = 0 and so is its value."""
+    """pi_1 uniform, lambda_1 = 0; before any visit g~ = 0 and so is its value."""
     return State(
-        estimates=empty(problem),
-        policy=base.uniform_policy(problem.action_mask, problem.threshold.dtype),
+        estimates=empty(problem, as_sampled=True),
+        policy=uniform_policy(problem.action_mask, problem.threshold.dtype),
         multipliers=jnp.zeros_like(problem.threshold),
         cost_values=jnp.zeros_like(problem.threshold),
     )
@@ -120,7 +123,7 @@ def init(problem: Problem, hyper: Hyperparameters) -> State:
 def update(
     problem: Problem, hyper: Hyperparameters, state: State, policy: jax.Array, trajectory: Trajectory
 ) -> tuple[State, Info]:
-    """lambda_{t+1}, then episode t is counted, then pi_{t+1} is planned."""
+    """Compute lambda_{t+1}, count episode t, then plan pi_{t+1}."""
     descent = hyper.dual_rate * (state.cost_values - problem.threshold)
     multipliers = projection_non_negative(state.multipliers + descent)
 

@@ -1,4 +1,4 @@
-"""What the optimistic baselines share: confidence widths, truncated evaluation and planning, the greedy choice.
+"""Shared by the optimistic baselines: confidence widths, truncated evaluation and planning, the greedy choice.
 
 Efroni, Mannor, Pirotta (2020), with H = L and n the visits BEFORE the episode:
     Lg = ln(6 |X| |A| H T / delta)
@@ -7,9 +7,9 @@ Efroni, Mannor, Pirotta (2020), with H = L and n the visits BEFORE the episode:
 Multipliers of Lg are hyperparameters. The sum is over the real states y of the next layer; in the last layer there is
 none: the step to x_L is known. |X| and |A| are the real ones. beta_r is recalled, not checked against the paper.
 
-Nothing that these learners do in episode t depends on what is seen in it: pi_t is evaluated with the counts before t.
-So `update` first takes the step prepared before, then counts the episode, then prepares the next step: the counts are
-written before they are read, and XLA does not copy them.
+These learners evaluate pi_t with the counts before t, so their step in episode t does not depend on its trajectory.
+`update` therefore takes the prepared step, counts the episode, then prepares the next step: the counts are written
+before they are read, so XLA does not copy them.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from cpdpo_jax.common.types import Trajectory
-from cpdpo_jax.kernels import layer, scan_layers_backwards, unrolled_sum, with_layer
+from cpdpo_jax.kernels.counting import visited_pairs, visited_rows
+from cpdpo_jax.kernels.loops import layer, scan_layers_backwards, unrolled_sum, with_layer
+from cpdpo_jax.kernels.optimistic import steps_to_go
 from cpdpo_jax.learners.base import Info, Problem
-from cpdpo_jax.learners.estimates import Estimates, empty, observe, visited_pairs, visited_rows
+from cpdpo_jax.learners.estimates import Estimates, empty, observe
 
 TIE = 1e-9  # values this close, relatively if above 1, are tied; in float32 less than its rounding
 
 
 class Statistics(NamedTuple):
-    """Counts and means, and the one sum over next states that would be dear to make anew in every episode."""
+    """Counts, means, and a sum over next states that would be expensive to recompute in every episode."""
 
     estimates: Estimates
     deviation: jax.Array  # [L-1,S,A,B] sum_y sqrt(p (1-p)); changes at the visited pairs only
@@ -55,27 +57,23 @@ def dual_rate(problem: Problem) -> Any:
 
 
 def nothing_seen(problem: Problem) -> Statistics:
-    """Before the first episode."""
-    estimates = empty(problem)
+    """Statistics before the first episode."""
+    estimates = empty(problem, as_sampled=True)
     return Statistics(
         estimates, jnp.zeros(estimates.transitions.shape[:3] + estimates.visits.shape[3:], problem.threshold.dtype)
     )
 
 
 def count(statistics: Statistics, trajectory: Trajectory) -> Statistics:
-    """Count one episode; the deviation is made anew at the visited pairs, of which there is one a layer."""
+    """Count one episode and recompute the deviation at the visited pairs, one per layer."""
     estimates = observe(statistics.estimates, trajectory)
-    anew = _deviation(visited_rows(estimates, trajectory), statistics.deviation.dtype, axis=1)[:, None, None]
+    rows = visited_rows(trajectory.state, trajectory.action, estimates.transitions)
+    anew = deviation_of(rows, statistics.deviation.dtype, axis=1)[:, None, None]
     visited = visited_pairs(trajectory.state, trajectory.action, *estimates.visits.shape[1:3])[:-1]
     return Statistics(estimates, jnp.where(visited, anew, statistics.deviation))
 
 
-def from_estimates(estimates: Estimates) -> Statistics:
-    """The same from counts made elsewhere."""
-    return Statistics(estimates, _deviation(estimates.transitions, estimates.payoff_sum.dtype, axis=3))
-
-
-def _deviation(counts: jax.Array, dtype: Any, axis: int) -> jax.Array:
+def deviation_of(counts: jax.Array, dtype: Any, axis: int) -> jax.Array:
     """sum_y sqrt(p (1-p)) = sum_y sqrt(M (n-M)) / n over the next states, which are on `axis`."""
     leading = (slice(None),) * axis
     n = unrolled_sum(counts.shape[axis], lambda y: counts[*leading, y])
@@ -100,12 +98,12 @@ def transition_width(transition: jax.Array, visits: jax.Array, log: jax.Array) -
 
 
 def transition_bonus(deviation: jax.Array, visits: jax.Array, action_mask: jax.Array, log: jax.Array) -> jax.Array:
-    """H sum_y beta_p(y|x,a) over the real next states, with what does not depend on y taken out of the sum.
+    """H sum_y beta_p(y|x,a) over the real next states, with factors independent of y outside the sum.
 
     deviation [L-1,S,A,B], visits (n >= 1) and action_mask [L,S,A,B] -> [L,S,A,B], 0 in the last layer.
     """
     real = action_mask.any(axis=2)[1:].astype(visits.dtype)
-    next_states = unrolled_sum(real.shape[1], lambda y: real[:, y])[:, None, None]  # how many are real
+    next_states = unrolled_sum(real.shape[1], lambda y: real[:, y])[:, None, None]  # number of real states
     root = jnp.sqrt(log / visits[:-1])
     total = 2 * visits.shape[0] * root * (deviation + 7 / 3 * next_states * root)
     return jnp.concatenate([jnp.abs(total), jnp.zeros_like(visits[-1:])])  # abs: a product, rounded before it is added
@@ -146,9 +144,9 @@ def truncated_plan(
 def greedy(values: jax.Array, mask: jax.Array, axis: int, tie: float = TIE) -> jax.Array:
     """The first allowed action within `tie` of the best one, one-hot; values and mask (bool) have actions on `axis`.
 
-    One action is always chosen, for XLA may compute a value twice and round it otherwise the second time: should none
-    be within `tie` of the largest, it is the one that was the largest when they were compared. With tie = 0 that one is
-    chosen at once, the first of the largest.
+    Exactly one action is chosen. XLA may compute a value twice with different rounding; if then no action is within
+    `tie` of the largest, the choice is the action that was largest in the comparison. With tie = 0 it is directly the
+    first of the largest.
     """
     n_actions, front = values.shape[axis], (slice(None),) * axis
     allowed = jnp.where(mask, values, -jnp.inf)
@@ -163,8 +161,10 @@ def greedy(values: jax.Array, mask: jax.Array, axis: int, tie: float = TIE) -> j
     return mask & (actions == jnp.expand_dims(chosen, axis))
 
 
-def optimistic_payoffs(problem: Problem, hyper: Any, statistics: Statistics) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """r_hat + b and g_hat_i - b, with max(1,n) and the transitions' part of b.
+def optimistic_payoffs(
+    problem: Problem, hyper: Any, statistics: Statistics, scale: Any = 1
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """r_hat + scale b and g_hat_i - scale b, with max(1,n) and the transitions' part of b.
 
     -> (payoffs [1+M,L,S,A,B], visits [L,S,A,B], H sum_y beta_p [L,S,A,B])
     """
@@ -174,32 +174,26 @@ def optimistic_payoffs(problem: Problem, hyper: Any, statistics: Statistics) -> 
     of_transitions = transition_bonus(
         statistics.deviation, visits, problem.action_mask, hyper.transition_confidence * log
     )
-    bonus = payoff_width(visits, hyper.payoff_confidence * log) + of_transitions
+    bonus = scale * (payoff_width(visits, hyper.payoff_confidence * log) + of_transitions)
     mean = payoff_sum / visits
     return jnp.concatenate([mean[:1] + bonus, mean[1:] - bonus]), visits, of_transitions
 
 
-def bounded_payoffs(problem: Problem, hyper: Any, statistics: Statistics) -> tuple[jax.Array, jax.Array]:
-    """r_hat + b and g_hat_i - b with max(1,n); of a pair never seen what is truncated to L-k and 0.
+def bounded_payoffs(
+    problem: Problem, hyper: Any, statistics: Statistics, scale: Any = 1
+) -> tuple[jax.Array, jax.Array]:
+    """r_hat + scale b and g_hat_i - scale b with max(1,n); at unseen pairs, values that are truncated to L-k and 0.
 
     -> (payoffs [1+M,L,S,A,B], visits [L,S,A,B])
     """
-    payoffs, visits, _ = optimistic_payoffs(problem, hyper, statistics)
+    payoffs, visits, _ = optimistic_payoffs(problem, hyper, statistics, scale)
     return bound_if_unseen(payoffs, statistics.estimates.visits), visits
 
 
 def bound_if_unseen(payoffs: jax.Array, visits: jax.Array) -> jax.Array:
-    """Payoffs [1+M,L,S,A,B], where visits [L,S,A,B] is 0: so large a reward that it is truncated, and no cost."""
+    """Payoffs [1+M,L,S,A,B], with a reward large enough to be truncated and cost 0 where visits [L,S,A,B] is 0."""
     largest = jnp.full_like(payoffs[:1], jnp.inf)
     return jnp.where(visits > 0, payoffs, jnp.concatenate([largest, jnp.zeros_like(payoffs[1:])]))
-
-
-def steps_to_go(payoffs: jax.Array) -> jax.Array:
-    """H - h, the ceiling of payoffs in [0,1] (costs respect it by themselves): [K,L,S,A,*B] -> [K,L,*1]."""
-    n_payoffs, n_layers = payoffs.shape[:2]
-    lanes = (1,) * (payoffs.ndim - 4)
-    to_go = jnp.arange(n_layers, 0, -1, dtype=payoffs.dtype).reshape(1, -1, *lanes)
-    return jnp.broadcast_to(to_go, (n_payoffs, n_layers, *lanes))
 
 
 def lagrangian(action_values: jax.Array, multipliers: jax.Array) -> jax.Array:
@@ -211,5 +205,5 @@ def lagrangian(action_values: jax.Array, multipliers: jax.Array) -> jax.Array:
 
 
 def info(multipliers: jax.Array) -> Info:
-    """The multipliers lambda_t of the episode played, before its own dual step; no epochs."""
+    """The multipliers lambda_t of the episode played, before its dual step; no epochs."""
     return Info(multipliers, jnp.zeros(multipliers.shape[1:], jnp.int32))

@@ -1,13 +1,12 @@
 """OptPess-LP (Liu, Zhou, Kalathil, Kumar, Tian 2021): no violation in any episode, from a safe policy.
 
-What it does: plays the safe policy pi_b until the model is known well enough that even pi_b's pessimistic cost is half
-way below the threshold, then in every episode the best policy of the empirical CMDP whose costs are raised by their
-uncertainty (so that what it plays is safe) and whose rewards are raised more (so that it still explores).
-Cost per episode: one evaluation and one LP of L S A variables, on the host, as `optcmdp_bonus`.
-Guarantee: with high probability no constraint is violated in ANY episode, and regret of order
-H^3 sqrt(S^3 A T) / gap + a constant / gap^2 (as recalled). With "theory" pi_b is played for longer than one can run.
-When to use it: no episode may be unsafe, and a safe policy is known. Extra knowledge: pi_b and its true costs C_b.
-Needs T, not rho; gap = min_i alpha_i - C_b,i.
+What it does: plays the safe policy pi_b until the model is accurate enough that even pi_b's pessimistic cost is half
+its gap below the threshold, then in every episode the best policy of the empirical CMDP whose costs are raised by their
+uncertainty (so that its policies are safe) and whose rewards are raised more (so that it still explores). Cost per
+episode: one evaluation and one LP of L S A variables, on the host, as `optcmdp_bonus`. Guarantee: with high probability
+no constraint is violated in ANY episode, and regret of order H^3 sqrt(S^3 A T) / gap + a constant / gap^2 (as
+recalled). With "theory" pi_b is played for longer than any feasible run. When to use it: no episode may be unsafe, and
+a safe policy is known. Extra knowledge: pi_b and its true costs C_b. Needs T, not rho; gap = min_i alpha_i - C_b,i.
 
     i = ln(32 |X|^2 H T / delta);   w = min(L-k, sqrt(c_r i / n) + |X_{k+1}| H sqrt(c_p i / n)),   L-k if never seen
     g~_i = g_hat_i + w,   r~ = r_hat + (1 + compensation) w,   compensation = 4H / gap
@@ -19,7 +18,7 @@ over the real next states. `multipliers` are the LP's, `epochs` counts LPs, `inf
 
 Deviations: payoffs are unknown (their widths join those of the transitions); w is cut at L-k, and is L-k for a pair
 never seen whatever the constants; |X_{k+1}|, the next layer, for |X|; pi_b in states that the plan does not reach;
-every one of several constraints must pass (the paper has one). For "tuned" see `hyperparameters`.
+with several constraints, each must pass (the paper has one). For "tuned" see `hyperparameters`.
 """
 
 from __future__ import annotations
@@ -45,17 +44,17 @@ class Hyperparameters(NamedTuple):
 
 
 def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
-    """The paper's constants ("theory"), or small ones ("tuned"), with which the guarantee is lost.
+    """The paper's constants ("theory"), or small constants ("tuned"), for which the guarantee does not hold.
 
-    "tuned" is a first choice by hand on two random CMDPs (5 layers of 5 states, 3 actions, keys 1000 and 1001,
+    "tuned" is a first choice by hand, on two random CMDPs (5 layers of 5 states, 3 actions, keys 1000 and 1001,
     T = 1,000). To search: transition_confidence 1e-8..1e-4, payoff_confidence 1e-5..1e-2, both by logs, compensation
     0..1.
     """
-    one = np.ones_like(problem.episodes)
+    ones = np.ones_like(problem.episodes)
     if preset == "theory":
         horizon = problem.action_mask.shape[0]
-        return Hyperparameters(4 * horizon / safe_planning.gap(problem), one, one, 0 * one)
-    return Hyperparameters(0 * one, 1e-6 * one, 1e-4 * one, 0 * one)
+        return Hyperparameters(4 * horizon / safe_planning.gap(problem), ones, ones, 0 * ones)
+    return Hyperparameters(0 * ones, 1e-6 * ones, 1e-4 * ones, 0 * ones)
 
 
 def model(problem: Problem, hyper: Hyperparameters, counts: Counts) -> tuple[np.ndarray, np.ndarray, planning.Set]:
@@ -65,13 +64,13 @@ def model(problem: Problem, hyper: Hyperparameters, counts: Counts) -> tuple[np.
     next_states = np.append(real.sum(axis=3).ravel(), 0)[:, None, None]  # [L,1,1]
     log = np.log(32 * problem.n_states**2 * n_layers * problem.episodes / problem.delta)
     of_payoff, of_transition = (np.sqrt(c * log / n) for c in (hyper.payoff_confidence, hyper.transition_confidence))
-    most = safe_planning.steps_to_go(n_layers)
+    most = np.arange(n_layers, 0, -1.0)[:, None, None]  # L - k, [L,1,1]: the largest possible error of a step
     width = np.where(counts.visits > 0, np.minimum(most, of_payoff + next_states * n_layers * of_transition), most)
     mean = counts.payoff_sum / n
-    seen = counts.visits[:-1] > 0
+    visited = counts.visits[:-1] > 0
     uniform = real / np.maximum(real.sum(axis=3, keepdims=True), 1)
-    transition = np.where(seen[:, :, :, None], counts.transitions / n[:-1, :, :, None], uniform)
-    within = planning.Set(transition, spare=np.zeros(seen.shape), cap=np.ones(transition.shape))
+    transition = np.where(visited[:, :, :, None], counts.transitions / n[:-1, :, :, None], uniform)
+    within = planning.Set(transition, spare=np.zeros(visited.shape), cap=np.ones(transition.shape))
     return mean[0] + (1 + hyper.compensation) * width, mean[1:] + width, within
 
 
@@ -87,14 +86,14 @@ def propose(
 
 
 def init(problem: Problem, hyper: Hyperparameters) -> State:
-    """Nothing seen, pi_1 = pi_b."""
+    """State before the first episode; pi_1 = pi_b."""
     return safe_planning.init(problem, with_set=False)
 
 
 def update(
     problem: Problem, hyper: Hyperparameters, state: State, policy: np.ndarray, trajectory: Trajectory
 ) -> tuple[State, Info]:
-    """Episode t is counted, then pi_{t+1} planned."""
+    """Count episode t, then plan pi_{t+1}."""
     return safe_planning.update(problem, hyper, state, trajectory, propose, with_set=False)
 
 

@@ -1,10 +1,10 @@
 """OptPess-PrimalDual (Liu, Zhou, Kalathil, Kumar, Tian 2021): greedy optimistic plans against tightened constraints.
 
-What it does: plays the deterministic policy that a backward pass makes greedily for the optimistic reward minus the
-weighted optimistic costs, then lets the multipliers grow by the optimistic cost plus a margin that falls with t.
+What it does: plays the deterministic policy of a greedy backward pass for the optimistic reward minus the
+weighted optimistic costs, then increases the multipliers by the optimistic cost plus a margin that decreases with t.
 Cost per episode: one greedy backward pass, O((1+m) L S^2 A), as `optprimaldual`.
 Guarantee: regret of order H^3 sqrt(S^3 A T) / rho and weak violation bounded in T, with high probability. Nothing on
-the strong violation: where the optimum mixes actions, deterministic policies are infeasible or too careful for ever.
+the strong violation: where the optimum mixes actions, deterministic policies remain infeasible or too conservative.
 When to use it: where only the sum of the signed violations matters. Needs rho (for the rate), and T in the logarithm.
 
     weight_i = dual_rate lambda_{t,i} / sqrt(t),   dual_rate = 1 / (rho H)
@@ -13,7 +13,7 @@ When to use it: where only the sum of the signed violations matters. Needs rho (
     lambda_{t+1} = [lambda_t + V^g(x_0) + eps_t - alpha]_+
     eps_t = tightening (l + 1) / sqrt(t l),   l = ln(16 |X|^2 |A| H t / delta),   tightening = 5 H^2 sqrt(|X|^3 |A|)
 with the counts from before episode t and the bonus b of `optimistic`; lambda_1 = 0. The first policy is the first
-allowed action everywhere: with nothing seen all are tied.
+allowed action everywhere: before any visit all are tied.
 
 Deviations: reward and costs are truncated apart and the choice is greedy on their combination, where the paper plans
 for one payoff without truncation; widths of `optimistic` for theirs; rho in place of their known margin of a safe
@@ -47,7 +47,7 @@ class Hyperparameters(NamedTuple):
 
 
 class State(NamedTuple):
-    """Before episode t: all that is known of it, and what its dual step will need."""
+    """State before episode t: counts, policy, and the values for its dual step."""
 
     statistics: Statistics
     policy: jax.Array  # [L,S,A,B] pi_t
@@ -57,26 +57,26 @@ class State(NamedTuple):
 
 
 def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
-    """The paper's constants ("theory"), or those times the multipliers that `experiments/tuning` chose ("tuned").
+    """The paper's constants ("theory"), or these rescaled by `experiments/tuning` ("tuned").
 
-    The paper's tightening exceeds H for any T that one can run, and the multipliers then only grow: "tuned" has its own
-    number in its place.
+    The paper's tightening exceeds H for every feasible T, and the multipliers then only grow: "tuned" uses a
+    number of its own.
     """
     n_layers = problem.action_mask.shape[0]
-    one = np.ones_like(problem.episodes)
+    ones = np.ones_like(problem.episodes)
     theory = Hyperparameters(
         dual_rate=1 / (problem.slater_margin * n_layers),
         tightening=5 * n_layers**2 * np.sqrt(problem.n_states**3 * problem.n_actions),
-        transition_confidence=one,
-        payoff_confidence=one,
+        transition_confidence=ones,
+        payoff_confidence=ones,
     )
     if preset == "theory":
         return theory
     return theory._replace(
         dual_rate=0.13 * theory.dual_rate,
-        tightening=4.3 * one,
-        transition_confidence=1.3e-5 * one,
-        payoff_confidence=0.12 * one,
+        tightening=4.3 * ones,
+        transition_confidence=1.3e-5 * ones,
+        payoff_confidence=0.12 * ones,
     )
 
 
@@ -96,11 +96,11 @@ def margin(problem: Problem, hyper: Hyperparameters, time: jax.Array) -> jax.Arr
     """eps_t = tightening (l + 1) / sqrt(t l), [B]."""
     n_layers = problem.action_mask.shape[0]
     log = jnp.log(16 * problem.n_states**2 * problem.n_actions * n_layers * time / problem.delta)
-    return hyper.tightening * jnp.sqrt((log + 1) ** 2 / (time * log))  # no quotient by a root: `kernels/cpu/README.md`
+    return hyper.tightening * jnp.sqrt((log + 1) ** 2 / (time * log))  # no quotient by a root: machines/README.md
 
 
 def init(problem: Problem, hyper: Hyperparameters) -> State:
-    """With nothing seen all actions are tied and cost nothing; lambda_1 = 0."""
+    """Before any visit all actions are tied and cost nothing; lambda_1 = 0."""
     dtype = problem.threshold.dtype
     return State(
         statistics=nothing_seen(problem),
@@ -114,7 +114,7 @@ def init(problem: Problem, hyper: Hyperparameters) -> State:
 def update(
     problem: Problem, hyper: Hyperparameters, state: State, policy: jax.Array, trajectory: Trajectory
 ) -> tuple[State, Info]:
-    """lambda_{t+1}, then episode t is counted, then pi_{t+1} is planned."""
+    """Compute lambda_{t+1}, count episode t, then plan pi_{t+1}."""
     excess = state.cost_values + margin(problem, hyper, state.episode.astype(policy.dtype)) - problem.threshold
     multipliers = projection_non_negative(state.multipliers + excess)
 

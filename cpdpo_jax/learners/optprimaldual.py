@@ -5,7 +5,7 @@ step of the policy on Q^r - sum_i lambda_i Q^{g_i} and one projected gradient st
 linear program.
 Cost per episode: one truncated value function per payoff, O((1+m) L S^2 A); the cheapest of the learners here.
 Guarantee: weak regret and weak violation of order sqrt(T), with high probability. The iterates circle around the
-saddle point, so violations and savings cancel; nothing is known of the strong ones.
+saddle point, so violations and savings cancel; there is no bound on the strong metrics.
 When to use it: large instances, and where only averages over episodes matter. Needs rho (for the cap) and T.
 
     pi_{t+1}(a|x) prop. to pi_t(a|x) exp(t_K Q(x,a)),           t_K = sqrt(2 ln|A| / (H^2 (1 + m cap)^2 T))
@@ -14,7 +14,7 @@ pi_1 is uniform, lambda_1 = 0; Q and V are those of pi_t with the counts from be
 
 Deviations: rewards are maximised and costs bounded from above; cap, which the paper calls rho, is 2H / rho with the
 Slater margin rho; the width of rewards and costs is recalled, not checked; no transition bonus for the known step to
-x_L; a pair never seen has the bounds themselves, Q^r = H-h and Q^{g_i} = 0 (the theory's widths say so anyway; with
+x_L; a pair never seen has the bounds themselves, Q^r = H-h and Q^{g_i} = 0 (the theory's widths imply this; with
 multipliers below 1 its row of zeros with a small bonus would be worthless instead of optimistic). For "tuned" see
 `hyperparameters`.
 """
@@ -29,8 +29,8 @@ import numpy as np
 from optax.projections import projection_box
 
 from cpdpo_jax.common.types import Array, Trajectory
-from cpdpo_jax.kernels import truncated_evaluation
-from cpdpo_jax.kernels.cpu.in_place import exponential
+from cpdpo_jax.kernels import recentred, softmax_policy, truncated_evaluation
+from cpdpo_jax.kernels.optimistic import steps_to_go
 from cpdpo_jax.learners import base, optimistic
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.optimistic import Statistics, count, nothing_seen
@@ -44,30 +44,32 @@ class Hyperparameters(NamedTuple):
     dual_cap: Array  # the largest multiplier, 2H/rho
     transition_confidence: Array  # multiplies the logarithm in beta_p
     payoff_confidence: Array  # multiplies the logarithm in beta_r
+    bonus_scale: Array  # multiplies b = beta_r + H sum_y beta_p
 
 
 class State(NamedTuple):
-    """Before episode t: all that is known of it, and the step that will follow it."""
+    """State before episode t, and the prepared step that follows it."""
 
     statistics: Statistics
-    log_weights: jax.Array  # [L,S,A,B] ln pi_t + a constant per state; the largest allowed one is 0
+    log_weights: jax.Array  # [L,S,A,B] ln pi_t + a constant per state; the maximum over allowed actions is 0
     multipliers: jax.Array  # [M,B] lambda_t
     action_values: jax.Array  # [L,S,A,B] Q of pi_t and lambda_t
     cost_values: jax.Array  # [M,B] V(g~) of pi_t
 
 
 def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
-    """The paper's constants ("theory"), or those times the multipliers that `experiments/tuning` chose ("tuned")."""
+    """The paper's constants ("theory"), or these rescaled by `experiments/tuning` ("tuned")."""
     n_layers, n_constraints = problem.action_mask.shape[0], problem.threshold.shape[0]
-    one = np.ones_like(problem.episodes)
+    ones = np.ones_like(problem.episodes)
     cap = optimistic.dual_cap(problem)
     range_of_q = n_layers * (1 + n_constraints * cap)
     theory = Hyperparameters(
         policy_rate=np.sqrt(2 * np.log(problem.n_actions) / problem.episodes) / range_of_q,
         dual_rate=optimistic.dual_rate(problem),
         dual_cap=cap,
-        transition_confidence=one,
-        payoff_confidence=one,
+        transition_confidence=ones,
+        payoff_confidence=ones,
+        bonus_scale=ones,
     )
     if preset == "theory":
         return theory
@@ -75,13 +77,13 @@ def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
         policy_rate=110 * theory.policy_rate,
         dual_rate=12 * theory.dual_rate,
         dual_cap=0.26 * theory.dual_cap,
-        transition_confidence=6e-8 * one,
-        payoff_confidence=1.5e-4 * one,
+        transition_confidence=6e-8 * ones,
+        payoff_confidence=1.5e-4 * ones,
     )
 
 
 def init(problem: Problem, hyper: Hyperparameters) -> State:
-    """pi_1 uniform, lambda_1 = 0. With nothing seen all actions of a state have one Q (0 will do) and V(g~) = 0."""
+    """pi_1 uniform, lambda_1 = 0. At first all actions of a state have the same Q (0 suffices) and V(g~) = 0."""
     zero = jnp.zeros(problem.action_mask.shape, problem.threshold.dtype)
     no_multipliers = jnp.zeros_like(problem.threshold)
     return State(nothing_seen(problem), zero, no_multipliers, action_values=zero, cost_values=no_multipliers)
@@ -89,7 +91,7 @@ def init(problem: Problem, hyper: Hyperparameters) -> State:
 
 def policy(problem: Problem, hyper: Hyperparameters, state: State) -> jax.Array:
     """pi_t, [L,S,A,B]."""
-    return base.softmax_policy(state.log_weights, problem.action_mask, exponential)
+    return softmax_policy(state.log_weights, problem.action_mask)
 
 
 def update(
@@ -97,18 +99,18 @@ def update(
 ) -> tuple[State, Info]:
     """pi_{t+1} and lambda_{t+1}, then episode t is counted, then pi_{t+1} is evaluated."""
     ascent = hyper.policy_rate * state.action_values
-    log_weights = base.recentred(state.log_weights + ascent, problem.action_mask)
+    log_weights = recentred(state.log_weights + ascent, problem.action_mask)
     descent = hyper.dual_rate * (state.cost_values - problem.threshold)
     multipliers = projection_box(state.multipliers + descent, 0, hyper.dual_cap)
 
     statistics = count(state.statistics, trajectory)
-    payoffs, visits = optimistic.bounded_payoffs(problem, hyper, statistics)
+    payoffs, visits = optimistic.bounded_payoffs(problem, hyper, statistics, hyper.bonus_scale)
     action_values, values = truncated_evaluation(
         statistics.estimates.transitions,
         visits,
-        base.softmax_policy(log_weights, problem.action_mask, exponential),
+        softmax_policy(log_weights, problem.action_mask),
         payoffs,
-        optimistic.steps_to_go(payoffs),
+        steps_to_go(payoffs),
     )
     after = State(
         statistics=statistics,

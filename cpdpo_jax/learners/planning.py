@@ -1,14 +1,14 @@
-"""The linear programs of the learners that plan anew in every episode, on the host, by HiGHS from the last basis.
+"""The linear programs of learners that replan in every episode: HiGHS on the host, warm-started from the last basis.
 
-Over occupancies q(x,a) of the real pairs, one model or a whole confidence set of them:
+Variables are occupancies q(x,a) of the real pairs, for a single model or a confidence set:
     max sum q r~   s.t.   sum_a q(x,a) = sum_{x',a'} z(x',a',x) (1 at x_0),   sum q g~_i <= alpha_i
     z(x,a,y) = lower(y|x,a) q(x,a) + spare(x,a) w(x,a,y),   sum_y w(x,a,y) = q(x,a),   0 <= w <= cap(y|x,a) q(x,a)
-With spare = 1 - sum_y lower and cap = min(1, (upper - lower) / spare) that is lower sum_y z <= z <= upper sum_y z, but
-with two entries in a row instead of |X|, and no bound that is small because the set is (HiGHS drops entries below 1e-9,
+With spare = 1 - sum_y lower and cap = min(1, (upper - lower) / spare) this is lower sum_y z <= z <= upper sum_y z, but
+with two entries per row instead of |X|, and no bound becomes small with the set (HiGHS drops entries below 1e-9,
 here at the cost of that much probability). One model, P = lower: no w.
 
-An LP has several optima as a rule: which one is found depends on the basis it starts from. So the basis is part of the
-learner's state, and an answer is a function of the numbers and that basis alone.
+An LP usually has several optima, and the solution depends on the initial basis. So the basis is part of the learner's
+state, and the solution is a function of the coefficients and that basis alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 
 _STATUSES = np.array([highspy.HighsBasisStatus(i) for i in range(3)], object)  # at its lower bound, basic, at its upper
 _INFINITY = highspy.kHighsInf
-_REACHED = 1e-9  # a state with less probability is not reached: the solver's tolerance
+_REACHED = 1e-9  # states with less probability count as not reached: the solver's tolerance
 _OPTIONS = {
     "output_flag": False,
     "threads": 1,
@@ -32,7 +32,7 @@ _OPTIONS = {
 
 
 class Set(NamedTuple):
-    """A confidence set as the program wants it; [L-1,S,A,S] but for `spare`, [L-1,S,A]."""
+    """A confidence set in the form of the program; [L-1,S,A,S] but for `spare`, [L-1,S,A]."""
 
     lower: np.ndarray
     spare: np.ndarray  # 1 - sum_y lower
@@ -40,9 +40,9 @@ class Set(NamedTuple):
 
 
 class Basis(NamedTuple):
-    """Which columns and rows are basic; none: the first LP. Sized for an instance without padding.
+    """Which columns and rows are basic; none before the first LP. Sized for an instance without padding.
 
-    The others are at the one bound that they have, so this says all.
+    All others have a single bound and are at it, so this determines the basis.
     """
 
     columns: np.ndarray  # bool
@@ -50,22 +50,23 @@ class Basis(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The answer to an LP."""
+    """The solution of an LP."""
 
     policy: np.ndarray  # [L,S,A]
     multipliers: np.ndarray  # [M] of the constraints
     basis: Basis
-    infeasible: bool  # no policy satisfies the constraints: this one has the least sum of excesses
+    infeasible: bool  # no policy satisfies the constraints; `policy` minimises the sum of excesses
     value: float  # of the objective; if infeasible minus that sum
 
 
 class Program:
-    """The sparse structure of the program of one instance, whose numbers change from episode to episode."""
+    """The sparse structure of the program of one instance, whose coefficients change from episode to episode."""
 
-    def __init__(self, mask: np.ndarray, n_constraints: int, with_set: bool):
+    def __init__(self, mask: np.ndarray, n_constraints: int, with_set: bool) -> None:
         n_layers, n_states, _ = mask.shape
         real = np.asarray(mask.any(axis=2))
-        k, x, a = self.pairs = np.nonzero(mask)
+        self.pairs: tuple[np.ndarray, ...] = np.nonzero(mask)
+        k, x, a = self.pairs
         n, m = len(k), n_constraints
         state = np.full((n_layers, n_states), -1)
         state[real] = np.arange(real.sum())
@@ -73,9 +74,9 @@ class Program:
         inner = np.flatnonzero(k < n_layers - 1)
         source, y = np.nonzero(real[k[inner] + 1])  # a triple is an inner pair and a real next state
         pair = inner[source]
-        self.inner = k[inner], x[inner], a[inner]
-        self.triples = k[pair], x[pair], a[pair], y
-        self.spare_of = source  # each triple's place among the inner pairs
+        self.inner: tuple[np.ndarray, ...] = k[inner], x[inner], a[inner]
+        self.triples: tuple[np.ndarray, ...] = k[pair], x[pair], a[pair], y
+        self.spare_of: np.ndarray = source  # position of each triple's pair among the inner pairs
         t = len(pair) if with_set else 0
         target, triple = state[k[pair] + 1, y], np.arange(t)
         costs, slack = n_flow, n_flow + m  # first rows of the kinds
@@ -95,25 +96,28 @@ class Program:
                 (cap + triple, pair),
             ]
         rows, columns = (np.concatenate(part) for part in zip(*pieces, strict=True))
-        self.order = np.lexsort((rows, columns))
-        self.index = rows[self.order].astype(np.int32)
-        self.shape = cap + t, n + t + m
-        self.start = np.concatenate([[0], np.cumsum(np.bincount(columns, minlength=self.shape[1]))[:-1]])
-        self.start = self.start.astype(np.int32)
-        self.n_flow, self.n_constraints, self.with_set, self.mask = n_flow, m, with_set, mask
-        self.row_lower = np.zeros(self.shape[0])
+        self.order: np.ndarray = np.lexsort((rows, columns))
+        self.index: np.ndarray = rows[self.order].astype(np.int32)
+        self.shape: tuple[int, int] = cap + t, n + t + m
+        start = np.concatenate([[0], np.cumsum(np.bincount(columns, minlength=self.shape[1]))[:-1]])
+        self.start: np.ndarray = start.astype(np.int32)
+        self.n_flow: int = n_flow
+        self.n_constraints: int = m
+        self.with_set: bool = with_set
+        self.mask: np.ndarray = mask
+        self.row_lower: np.ndarray = np.zeros(self.shape[0])
         self.row_lower[costs:share] = self.row_lower[cap:] = -_INFINITY
-        self.bound = np.where(np.isinf(self.row_lower), 2, 0)
-        self.row_upper = np.zeros(self.shape[0])
+        self.bound: np.ndarray = np.where(np.isinf(self.row_lower), 2, 0)
+        self.row_upper: np.ndarray = np.zeros(self.shape[0])
         self.row_lower[state[0, 0]] = self.row_upper[state[0, 0]] = 1.0
-        self.fixed = np.ones(n), -np.ones(m), np.ones(t), -np.ones(len(inner)), np.ones(t)
-        self.integrality = np.zeros(self.shape[1], np.int32)
-        self.col_lower = np.zeros(self.shape[1])
+        self.fixed: tuple[np.ndarray, ...] = np.ones(n), -np.ones(m), np.ones(t), -np.ones(len(inner)), np.ones(t)
+        self.integrality: np.ndarray = np.zeros(self.shape[1], np.int32)
+        self.col_lower: np.ndarray = np.zeros(self.shape[1])
 
     def entries(self, cost: np.ndarray, within: Set) -> np.ndarray:
         """The matrix, column by column; cost [M,L,S,A]."""
-        one, slack, shares, pairs, caps = self.fixed
-        parts = [one, -within.lower[self.triples], cost[:, *self.pairs].ravel(), slack]
+        ones, slack, shares, pairs, caps = self.fixed
+        parts = [ones, -within.lower[self.triples], cost[:, *self.pairs].ravel(), slack]
         if self.with_set:
             parts += [-within.spare[self.inner][self.spare_of], shares, pairs, caps, -within.cap[self.triples]]
         return np.concatenate(parts)[self.order]
@@ -129,8 +133,8 @@ class Program:
     ) -> Plan:
         """The best policy; reward [L,S,A], cost [M,L,S,A], threshold [M].
 
-        Where there is none, or the solver comes to no end, the one of the least sum of excesses; or `elsewhere` [L,S,A]
-        (without value and multipliers), if given: what to play also in states that the plan does not reach.
+        If there is none, or the solver fails, the policy with the least sum of excesses, or `elsewhere` [L,S,A]
+        (without value and multipliers) if given. `elsewhere` is also played in states that the plan does not reach.
         """
         matrix = self.entries(cost, within)
         objective = np.zeros(self.shape[1])
@@ -145,7 +149,7 @@ class Program:
             solver = self._run(matrix, objective, threshold, _INFINITY, basis)
             if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
                 raise RuntimeError(
-                    f"HiGHS ends an LP of {self.shape} with {solver.getModelStatus()}; please report it."
+                    f"HiGHS stopped at an LP of {self.shape} with status {solver.getModelStatus()}; please report it."
                 )
         solution, (_, basic) = solver.getSolution(), solver.getBasicVariables()  # pyright: ignore
         duals = np.array(solution.row_dual[self.n_flow : self.n_flow + self.n_constraints])
@@ -160,14 +164,14 @@ class Program:
     def _run(
         self, matrix: np.ndarray, objective: np.ndarray, threshold: np.ndarray, excess: float, basis: Basis
     ) -> highspy.Highs:
-        """Solve from the basis, with this much excess allowed; from nowhere if that has no clear end."""
+        """Solve from the basis with the given allowed excess; without a basis if that fails."""
         n_rows, n_columns = self.shape
         row_upper, col_upper = self.row_upper.copy(), np.full(n_columns, _INFINITY)
         row_upper[self.n_flow : self.n_flow + self.n_constraints] = threshold
         col_upper[n_columns - self.n_constraints :] = excess
         clear = highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kInfeasible
         for warm in (True, False):
-            solver = highspy.Highs()  # a new one: nothing of earlier programs can change the answer
+            solver = highspy.Highs()  # a new solver, so that earlier programs cannot affect the solution
             for name, value in (_OPTIONS if warm else _OPTIONS | {"presolve": "on"}).items():
                 solver.setOptionValue(name, value)
             solver.passModel(
@@ -186,7 +190,7 @@ class Program:
         return solver
 
     def _policy(self, columns: np.ndarray, elsewhere: np.ndarray | None) -> np.ndarray:
-        """pi(a|x) = q(x,a) / sum_a q(x,a), [L,S,A]; uniform, or `elsewhere`, where the plan does not come."""
+        """pi(a|x) = q(x,a) / sum_a q(x,a), [L,S,A]; uniform, or `elsewhere`, in states that the plan does not reach."""
         q = np.zeros(self.mask.shape)
         q[self.pairs] = np.maximum(columns[: len(self.pairs[0])], 0.0)
         total = q.sum(axis=2, keepdims=True)
@@ -201,12 +205,12 @@ def _program(mask: bytes, shape: tuple[int, int, int], n_constraints: int, with_
 
 
 def program(mask: np.ndarray, n_constraints: int, with_set: bool) -> Program:
-    """The structure for an action mask [L,S,A], made once."""
+    """The structure for an action mask [L,S,A], cached."""
     return _program(mask.tobytes(), mask.shape, n_constraints, with_set)
 
 
 def no_basis(shape: tuple[int, int, int], n_constraints: int, with_set: bool) -> Basis:
-    """Room for the basis of any instance of a shape [L,S,A]."""
+    """An empty basis, large enough for any instance of shape [L,S,A]."""
     n_rows, n_columns = program(np.ones(shape, bool), n_constraints, with_set).shape
     return Basis(np.zeros(n_columns, bool), np.zeros(n_rows, bool))
 

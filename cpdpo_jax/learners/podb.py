@@ -1,8 +1,8 @@
 """PO-DB, policy optimisation with dilated bonuses (Luo, Wei, Lee 2021, Algorithm 1; H = L).
 
-The primal step of CPD-PO, and a learner of its own for unconstrained MDPs: losses in [0, 1] that may change with the
-episode; here the loss is 1 - reward. Its regret is against the best fixed policy in hindsight. O(L^2 S^4 A) work per
-episode, almost all of it in the occupancy bounds; sqrt(T) regret; it ignores every constraint.
+The primal step of CPD-PO, also available as a learner for unconstrained MDPs. Losses in [0, 1] may change with the
+episode; here the loss is 1 - reward. Regret is of order sqrt(T) against the best fixed policy in hindsight; constraints
+are ignored. O(L^2 S^4 A) work per episode, almost all of it in the occupancy bounds.
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ import numpy as np
 
 from cpdpo_jax.common.types import Array, Trajectory
 from cpdpo_jax.kernels import (
-    Box,
-    at_pairs,
+    Epoch,
     confidence_set,
-    dilated_bonus_in_box,
+    dilated_bonus,
     exploration_bonus,
-    for_accelerator,
-    make_box,
-    occupancy_bounds_in_box,
-    unrolled_reduce,
+    occupancy_bounds,
+    recentred,
+    renew_epoch,
+    softmax_policy,
 )
-from cpdpo_jax.kernels.accelerator import together
-from cpdpo_jax.kernels.cpu.in_place import changed_if, exponential, stored
+from cpdpo_jax.kernels.counting import visited_pairs
+from cpdpo_jax.kernels.lookup import at_pairs
+from cpdpo_jax.kernels.loops import unrolled_reduce
+from cpdpo_jax.kernels.tracing import materialise
 from cpdpo_jax.learners import base
 from cpdpo_jax.learners.base import Info, Learner, Problem
-from cpdpo_jax.learners.estimates import Estimates, empty, observe, visited_pairs
+from cpdpo_jax.learners.estimates import Estimates, empty, observe
 
 
 class Hyperparameters(NamedTuple):
@@ -43,23 +44,17 @@ class Hyperparameters(NamedTuple):
 
 
 class Primal(NamedTuple):
-    """PO-DB's own state."""
+    """State of the PO-DB step."""
 
-    log_weights: jax.Array  # [L,S,A,B] -eta sum (Q_hat - B), the largest allowed one of each state at 0
-    box: Box  # the confidence set P_k of the epoch
-    visits_at_epoch: jax.Array  # [L,S,A,B] int32
-    epochs: jax.Array  # [B] int32
-
-
-class Epoch(NamedTuple):
-    """The epoch after an episode."""
-
-    fresh: jax.Array  # [B] bool, a new one
-    visits: jax.Array  # [L,S,A,B] int32, at its start
+    log_weights: (
+        jax.Array
+    )  # [L,S,A,B] -eta sum (Q_hat - B), shifted so that each state's maximum over allowed actions is 0
+    epoch: Epoch  # k, with the confidence set P_k
+    epochs: jax.Array  # [B] int32, epochs so far
 
 
 class State(NamedTuple):
-    """PO-DB as a learner of its own."""
+    """State of PO-DB as a learner."""
 
     estimates: Estimates
     primal: Primal
@@ -74,19 +69,19 @@ def log_pairs(problem: Problem) -> Any:
 def hyperparameters(problem: Problem, preset: str = "theory") -> Hyperparameters:
     """eta = min(1/(24 L^3), 1/sqrt(|X||A| L T)), gamma = 2 eta L, no multiplier ("theory"), or `tuned`.
 
-    Deviation: podb-constants, as recalled from Luo, Wei, Lee (2021); each can be set.
+    Deviation: podb-constants, as recalled from Luo, Wei, Lee (2021); all can be changed.
     """
     n_layers = problem.action_mask.shape[0]
-    one = np.ones_like(problem.episodes)
+    ones = np.ones_like(problem.episodes)
     eta = np.minimum(
         1 / (24 * n_layers**3), 1 / np.sqrt(problem.n_states * problem.n_actions * n_layers * problem.episodes)
     )
     theory = Hyperparameters(
         learning_rate=eta,
         exploration=2 * eta * n_layers,
-        bonus_scale=one,
-        dilation=one * (1 + 1 / n_layers),
-        transition_confidence=one,
+        bonus_scale=ones,
+        dilation=ones * (1 + 1 / n_layers),
+        transition_confidence=ones,
     )
     return theory if preset == "theory" else tuned(theory, problem)
 
@@ -106,10 +101,10 @@ def start(problem: Problem) -> Primal:
     visits = jnp.zeros(problem.action_mask.shape, jnp.int32)
     real = problem.action_mask.any(axis=2)
     counts = jnp.zeros((*visits[:-1].shape[:3], visits.shape[1], *visits.shape[3:]), jnp.int32)
+    everything = confidence_set(visits[:-1], counts, real[1:], problem.threshold.dtype.type(1))
     return Primal(
         log_weights=jnp.zeros(visits.shape, problem.threshold.dtype),
-        box=make_box(*confidence_set(visits[:-1], counts, real[1:], problem.threshold.dtype.type(1))),
-        visits_at_epoch=visits,
+        epoch=Epoch(*everything, visits),
         epochs=jnp.ones(visits.shape[3:], jnp.int32),
     )
 
@@ -122,82 +117,41 @@ def step(
     policy: jax.Array,
     trajectory: Trajectory,
     loss: jax.Array,
-    epoch: Epoch | None = None,
 ) -> Primal:
-    """One update from the losses [L,B] of the visited pairs; `estimates` include the episode.
-
-    epoch: on an accelerator, whether one begins, if the caller has made that already.
-    """
+    """One update from the losses [L,B] of the visited pairs; `estimates` include the episode."""
     n_states, n_actions = policy.shape[1:3]
-    low, up = occupancy_bounds_in_box(policy, primal.box)
-    bonus = hyper.bonus_scale * exploration_bonus(policy, low, up, hyper.exploration)
-    bonus = stored(bonus)  # made once, rounded once
-    dilated = dilated_bonus_in_box(policy, bonus, primal.box, hyper.dilation)  # B_t
+    lower, upper = primal.epoch.lower, primal.epoch.upper
+    low, up = occupancy_bounds(policy, lower, upper)  # q_low and q_up without pi(a|x)
+    bonus = materialise(hyper.bonus_scale * exploration_bonus(policy, low, up, hyper.exploration))  # b_t
+    dilated = dilated_bonus(policy, bonus, lower, upper, hyper.dilation)  # B_t
     to_go = jnp.flip(jnp.cumsum(jnp.flip(loss, 0), axis=0), 0)  # L_{t,h}, the loss from layer h on
     visited = visited_pairs(trajectory.state, trajectory.action, n_states, n_actions)
     q_hat = jnp.where(visited, to_go[:, None, None] / (policy * up[:, :, None] + hyper.exploration), 0)
-    log_weights = primal.log_weights - hyper.learning_rate * (q_hat - dilated)
-    log_weights, box = base.recentred(log_weights, problem.action_mask), primal.box
-    if for_accelerator():  # the set is written in place when nobody reads the old one any more
-        log_weights, box = together((log_weights, box))
-    primal = primal._replace(log_weights=log_weights, box=box)
-    return _next_epoch(problem, hyper, primal, estimates, trajectory, epoch)
+    log_weights = recentred(primal.log_weights - hyper.learning_rate * (q_hat - dilated), problem.action_mask)
+
+    # A new epoch begins when the count of a visited pair has doubled; its set applies from the next episode
+    fresh = _has_doubled(primal.epoch.visits, estimates.visits, trajectory)
+    log_weights, epoch = materialise((log_weights, primal.epoch))  # the old set is not read below
+    real, log = problem.action_mask.any(axis=2), hyper.transition_confidence * log_pairs(problem)
+    epoch = renew_epoch(fresh, epoch, estimates.visits, estimates.transitions, real[1:], log)
+    return Primal(log_weights, epoch, primal.epochs + fresh.astype(jnp.int32))
 
 
-def begins_epoch(primal: Primal, visits: jax.Array, trajectory: Trajectory) -> jax.Array:
-    """Whether a pair of the trajectory doubles its count with it, [B]; `visits` are those before. Layer by layer."""
-
-    def in_layer(k: int) -> jax.Array:
-        one = jax.tree.map(lambda leaf: leaf[k : k + 1], (primal.visits_at_epoch, visits))
-        at = Trajectory(trajectory.state[k : k + 1], trajectory.action[k : k + 1], trajectory.reward, trajectory.cost)
-        return _doubled(primal._replace(visits_at_epoch=one[0]), at_pairs(at.state, at.action, one[1]) + 1, at)
-
-    return unrolled_reduce(len(visits), in_layer, jnp.logical_or)
-
-
-def _doubled(primal: Primal, now: jax.Array, trajectory: Trajectory) -> jax.Array:
-    before = at_pairs(trajectory.state, trajectory.action, primal.visits_at_epoch)
+def _has_doubled(at_epoch: jax.Array, visits: jax.Array, trajectory: Trajectory) -> jax.Array:
+    """Whether some visited pair has N >= max(1, 2 N at the start of the epoch); visits [L,S,A,B] -> [B]."""
+    before, now = (at_pairs(trajectory.state, trajectory.action, counts) for counts in (at_epoch, visits))
     doubled = now >= jnp.maximum(1, 2 * before)  # [L,B]
     return unrolled_reduce(len(doubled), doubled.__getitem__, jnp.logical_or)
 
 
-def _next_epoch(
-    problem: Problem, hyper: Any, primal: Primal, estimates: Estimates, trajectory: Trajectory, epoch: Epoch | None
-) -> Primal:
-    """A new epoch where a visited pair has doubled its count; its set holds from the next episode on."""
-    if epoch is None:
-        fresh = _doubled(primal, at_pairs(trajectory.state, trajectory.action, estimates.visits), trajectory)
-    else:
-        fresh = epoch.fresh
-    counts = estimates.visits, estimates.transitions
-    reads = problem, hyper.transition_confidence, counts, fresh, epoch.visits if epoch else None
-    if for_accelerator():  # its host would wait for the question, and copy the set for the answer
-        return _renewed(primal, reads)
-    rest = primal._replace(log_weights=None)  # which was made of the old set
-    rest, log_weights = changed_if(fresh.any(), _renewed, rest, reads, primal.log_weights)
-    return rest._replace(log_weights=log_weights)
-
-
-def _renewed(primal: Primal, reads: Any) -> Primal:
-    """The set of a new epoch where there is one."""
-    problem, confidence, (visits, transitions), fresh, at_epoch = reads
-    real = problem.action_mask.any(axis=2)
-    box = make_box(*confidence_set(visits[:-1], transitions, real[1:], confidence * log_pairs(problem)))
-    return primal._replace(
-        box=jax.tree.map(lambda new, old: jnp.where(fresh, new, old), box, primal.box),
-        visits_at_epoch=jnp.where(fresh, visits, primal.visits_at_epoch) if at_epoch is None else at_epoch,
-        epochs=primal.epochs + fresh.astype(jnp.int32),
-    )
-
-
 def policy(problem: Problem, hyper: Any, state: Any) -> jax.Array:
     """pi_t(a|x) proportional to exp(-eta sum_{tau < t} (Q_hat - B)(x,a)), [L,S,A,B]."""
-    return base.softmax_policy(state.primal.log_weights, problem.action_mask, exponential)
+    return softmax_policy(state.primal.log_weights, problem.action_mask)
 
 
 def init(problem: Problem, hyper: Hyperparameters) -> State:
-    """Nothing seen."""
-    return State(estimates=empty(problem), primal=start(problem))
+    """State before the first episode."""
+    return State(estimates=empty(problem, as_sampled=True), primal=start(problem))
 
 
 def update(

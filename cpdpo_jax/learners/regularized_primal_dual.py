@@ -14,7 +14,7 @@ When to use it: as the rival of CPD-PO among the cheap methods, where every epis
 pi_1 is uniform, lambda_1 = 0; everything is evaluated with the counts from before episode t (see `optimistic`).
 
 Deviations: recalled, not checked against the paper: the constants 1 before eta and tau, the ceiling of Q^psi and the
-factor ln|A| of its bonus, the width of rewards and costs. Taken as it stands, the ceiling is below psi where
+factor ln|A| of its bonus, the width of rewards and costs. As recalled, the ceiling is below psi where
 pi_t(a|x) < |A|^-(H-h): such actions are not pulled back as entropy would; `entropy_ceiling` raises it. eta is two
 hyperparameters, `policy_rate` and `dual_rate`. cap = 2H/rho; no transition bonus for the known step to x_L. A pair
 never seen has the bounds: Q^r = H-h, Q^{g_i} = 0 and Q^psi at its ceiling, whatever the multipliers of the widths.
@@ -30,8 +30,9 @@ import numpy as np
 from optax.projections import projection_box
 
 from cpdpo_jax.common.types import Array, Trajectory
-from cpdpo_jax.kernels import truncated_evaluation, unrolled_sum
-from cpdpo_jax.kernels.cpu.in_place import exponential
+from cpdpo_jax.kernels import recentred, softmax_policy, truncated_evaluation
+from cpdpo_jax.kernels.loops import unrolled_sum
+from cpdpo_jax.kernels.optimistic import steps_to_go
 from cpdpo_jax.learners import base, optimistic, optprimaldual
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.optprimaldual import State
@@ -50,16 +51,16 @@ class Hyperparameters(NamedTuple):
 
 
 def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
-    """The paper's constants ("theory"), or those times the multipliers that `experiments/tuning` chose ("tuned")."""
-    one = np.ones_like(problem.episodes)
+    """The paper's constants ("theory"), or these rescaled by `experiments/tuning` ("tuned")."""
+    ones = np.ones_like(problem.episodes)
     theory = Hyperparameters(
         policy_rate=problem.episodes ** (-5 / 7),
         dual_rate=problem.episodes ** (-5 / 7),
         regularisation=problem.episodes ** (-1 / 7),
-        entropy_ceiling=one,
+        entropy_ceiling=ones,
         dual_cap=optimistic.dual_cap(problem),
-        transition_confidence=one,
-        payoff_confidence=one,
+        transition_confidence=ones,
+        payoff_confidence=ones,
     )
     if preset == "theory":
         return theory
@@ -68,8 +69,8 @@ def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
         dual_rate=13 * theory.dual_rate,
         regularisation=0.07 * theory.regularisation,
         dual_cap=0.54 * theory.dual_cap,
-        transition_confidence=5e-7 * one,
-        payoff_confidence=4.5e-5 * one,
+        transition_confidence=5e-7 * ones,
+        payoff_confidence=4.5e-5 * ones,
     )
 
 
@@ -85,14 +86,14 @@ def update(
 ) -> tuple[State, Info]:
     """pi_{t+1} and lambda_{t+1}, then episode t is counted, then pi_{t+1} is evaluated."""
     ascent = hyper.policy_rate * state.action_values
-    log_weights = base.recentred(state.log_weights + ascent, problem.action_mask)
+    log_weights = recentred(state.log_weights + ascent, problem.action_mask)
     kept = state.multipliers - hyper.dual_rate * hyper.regularisation * state.multipliers
     descent = hyper.dual_rate * (state.cost_values - problem.threshold)
     multipliers = projection_box(kept + descent, 0, hyper.dual_cap)
 
     statistics = optimistic.count(state.statistics, trajectory)
     payoffs, visits, of_transitions = optimistic.optimistic_payoffs(problem, hyper, statistics)
-    to_go = optimistic.steps_to_go(payoffs)
+    to_go = steps_to_go(payoffs)
     log_actions = jnp.log(problem.n_actions)
     psi = surprise(log_weights, problem.action_mask) + log_actions * of_transitions
     payoffs = optimistic.bound_if_unseen(payoffs, statistics.estimates.visits)
@@ -101,7 +102,7 @@ def update(
     action_values, values = truncated_evaluation(
         statistics.estimates.transitions,
         visits,
-        base.softmax_policy(log_weights, problem.action_mask, exponential),
+        softmax_policy(log_weights, problem.action_mask),
         jnp.concatenate([payoffs, psi[None]]),
         jnp.concatenate([jnp.broadcast_to(to_go, (*to_go.shape[:2], *log_actions.shape)), entropy_ceiling]),
     )

@@ -1,4 +1,4 @@
-"""What the two learners that plan by an LP in every episode share: counts, widths, and when to solve.
+"""Shared by the two learners that solve an LP in every episode: counts, widths, and when to solve.
 
 Host learners: NumPy in float64, one lane at a time, so no array here has a trailing lane axis. H = L, n the visits
 BEFORE the episode; the widths are those of `optimistic`:
@@ -28,7 +28,7 @@ class Hyperparameters(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """What was seen."""
+    """Visit counts and payoff sums."""
 
     visits: np.ndarray  # [L,S,A] int32
     transitions: np.ndarray  # [L-1,S,A,S] int32
@@ -36,19 +36,19 @@ class Counts(NamedTuple):
 
 
 class State(NamedTuple):
-    """Before episode t."""
+    """State before episode t."""
 
     counts: Counts
     policy: np.ndarray  # [L,S,A] pi_t
     multipliers: np.ndarray  # [M] of the LP that gave pi_t
-    basis: planning.Basis  # its last one: the next LP starts from it
-    planned_visits: np.ndarray  # [L,S,A] int32, the visits that it knew
+    basis: planning.Basis  # of the last LP; the next LP starts from it
+    planned_visits: np.ndarray  # [L,S,A] int32, the visits at the last LP
     solved: np.ndarray  # [] int32, LPs so far
     infeasible: np.ndarray  # [] int32, how many of them no policy satisfied
 
 
 class Widths(NamedTuple):
-    """The estimates and how far off they may be."""
+    """The estimates and their confidence widths."""
 
     transition: np.ndarray  # [L-1,S,A,S] p
     of_transition: np.ndarray  # [L-1,S,A,S] beta_p; 0 at padded next states
@@ -61,13 +61,13 @@ Model = Callable[[Problem, Hyperparameters, Counts], tuple[np.ndarray, np.ndarra
 
 def hyperparameters(problem: Problem, preset: str, tuned: tuple[float, float]) -> Hyperparameters:
     """The paper's constants ("theory"), or both logarithms times `tuned`: of transitions, of payoffs."""
-    one = np.ones_like(problem.episodes)
+    ones = np.ones_like(problem.episodes)
     transition, payoff = (1.0, 1.0) if preset == "theory" else tuned
-    return Hyperparameters(transition * one, payoff * one, solve_when_doubled=0 * one)
+    return Hyperparameters(transition * ones, payoff * ones, solve_when_doubled=0 * ones)
 
 
 def init(problem: Problem, with_set: bool) -> State:
-    """Nothing seen: every policy is optimal, pi_1 is the uniform one."""
+    """State before the first episode; pi_1 is the uniform policy."""
     mask, m = np.asarray(problem.action_mask), len(problem.threshold)
     n_layers, n_states, n_actions = mask.shape
     return State(

@@ -1,4 +1,4 @@
-"""What the learners share that plan by a linear program and fall back on a safe policy: when to plan, what is counted.
+"""Shared by the learners that plan by linear program and fall back on a safe policy: when to plan, and the counts.
 
 Host learners: NumPy in float64, one lane at a time. The safe policy pi_b and its costs C_b are declared extra knowledge
 (`Problem.safe`); gap = min_i alpha_i - C_b,i. pi_1 = pi_b; pi_b is played whenever a learner does not trust its plan
@@ -19,12 +19,12 @@ from cpdpo_jax.learners.replanning import Counts
 
 
 class State(NamedTuple):
-    """Before episode t."""
+    """State before episode t."""
 
     counts: Counts
     policy: np.ndarray  # [L,S,A] pi_t
     multipliers: np.ndarray  # [M] the prices of the constraints in the LP that gave pi_t; 0 if pi_t is pi_b
-    basis: planning.Basis  # of the last LP: the next one starts from it
+    basis: planning.Basis  # of the last LP; the next LP starts from it
     planned_visits: np.ndarray  # [L,S,A] int32, the visits that pi_t was planned with
     solved: np.ndarray  # [] int32, LPs so far
     fallback: np.ndarray  # [] int32, 1 if pi_t is pi_b
@@ -36,11 +36,11 @@ Propose = Callable[[Problem, Any, Counts, int], Program | None]  # for episode t
 
 
 def known(problem: Problem) -> SafePolicy:
-    """The safe policy and its costs; an error where nobody handed them over."""
+    """The safe policy and its costs; ValueError if they were not provided."""
     if problem.safe is None:
         raise ValueError(
             "this learner needs a safe policy, and problem.safe is None; declare extra_knowledge = SAFE_POLICY, and "
-            "`simulate` hands it over."
+            "`simulate` provides it."
         )
     return problem.safe
 
@@ -48,11 +48,6 @@ def known(problem: Problem) -> SafePolicy:
 def gap(problem: Problem) -> Any:
     """min_i alpha_i - C_b,i, [B]."""
     return np.min(np.asarray(problem.threshold) - np.asarray(known(problem).cost), axis=0)
-
-
-def steps_to_go(n_layers: int) -> np.ndarray:
-    """L - k, [L,1,1]: no error of one step is larger, of payoffs in [0,1] and of the values that follow."""
-    return np.arange(n_layers, 0, -1.0)[:, None, None]
 
 
 def value(transition: np.ndarray, policy: np.ndarray, payoffs: np.ndarray) -> np.ndarray:
@@ -64,7 +59,7 @@ def value(transition: np.ndarray, policy: np.ndarray, payoffs: np.ndarray) -> np
 
 
 def init(problem: Problem, with_set: bool) -> State:
-    """Nothing seen, pi_1 = pi_b."""
+    """State before the first episode; pi_1 = pi_b."""
     start = replanning.init(problem, with_set)
     return State(
         counts=start.counts,

@@ -2,10 +2,10 @@
 
 What it does: acts greedily on Q + (Z/eta) C, where Q estimates rewards, C utilities (1 - cost) and Z is a queue that
 grows while the utilities fall short; learns Q and C from the visited pairs alone, in frames. After each frame the queue
-takes one step, Q is raised, and the tables are cut where they exceed what is possible. No model, no planning.
-Cost per episode: O(L) for the update itself; here O((1+m) L S A), because the whole policy is made for exact metrics.
+takes one step, Q is raised, and the tables are clipped to possible values. No model, no planning.
+Cost per episode: O(L) for the update itself; here O((1+m) L S A), because exact metrics need the whole policy.
 Guarantee: regret of order H^4 sqrt(SA) T^{0.8} / rho and no weak violation for large T (T above a multiple of
-(S A H^6 iota^3)^{5/2} / rho^5). Nothing on the strong ones.
+(S A H^6 iota^3)^{5/2} / rho^5). There is no bound on the strong metrics.
 When to use it: instances too large for a table of transitions. Needs T.
 
     pi_t(x) = the first a within 1e-9 of the largest Q(x,a) + dual_rate sum_i Z_i C_i(x,a)
@@ -15,7 +15,7 @@ When to use it: instances too large for a table of transitions. Needs T.
         Q <- Q + frame_bonus; where Q or a C_i is at least H-k, all are H-k; visits start anew
     iota = 128 ln(sqrt(2 |X| |A| H) T),   chi = T^0.2,   dual_rate = T^-0.2,   frames of T^0.6 episodes
     tightening = 8 sqrt(|X| |A| H^6 iota^3) / T^0.2,   frame_bonus = 2 H^3 sqrt(iota) / T^0.2
-Q = C_i = H-k at first. `transition_confidence` multiplies iota in b alone. Reported multipliers are dual_rate Z.
+Initially Q = C_i = H-k. `transition_confidence` multiplies iota in b alone. Reported multipliers are dual_rate Z.
 
 Deviations: tables start and are cut at H-k where the paper has H; iota, and the rule at the end of a frame, are as in
 the authors' program and recalled, not checked against the paper; several constraints have a table and a queue each.
@@ -32,11 +32,12 @@ import numpy as np
 from optax.projections import projection_non_negative
 
 from cpdpo_jax.common.types import Array, Trajectory
+from cpdpo_jax.kernels.counting import visited_pairs
 from cpdpo_jax.kernels.lookup import at_pairs
 from cpdpo_jax.kernels.loops import unrolled_reduce
+from cpdpo_jax.kernels.tracing import materialise
 from cpdpo_jax.learners import base, optimistic
 from cpdpo_jax.learners.base import Info, Learner, Problem
-from cpdpo_jax.learners.estimates import visited_pairs
 from cpdpo_jax.learners.optimistic import greedy
 
 
@@ -52,7 +53,7 @@ class Hyperparameters(NamedTuple):
 
 
 class State(NamedTuple):
-    """Before episode t."""
+    """State before episode t."""
 
     tables: jax.Array  # [1+M,L,S,A,B] Q, then C_i; 0 at padding
     visits: jax.Array  # [L,S,A,B] int32, in this frame
@@ -69,20 +70,20 @@ def log_term(problem: Problem) -> Any:
 
 
 def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
-    """The paper's constants ("theory"), or those times the multipliers that `experiments/tuning` chose ("tuned").
+    """The paper's constants ("theory"), or these rescaled by `experiments/tuning` ("tuned").
 
-    The paper's tightening and frame_bonus exceed H for any T that one can run, and the queues then only grow: "tuned"
+    The paper's tightening and frame_bonus exceed H for every feasible T, and the queues then only grow: "tuned"
     has numbers of its own in their place.
     """
     n_layers, iota, scale = problem.action_mask.shape[0], log_term(problem), problem.episodes**0.2
-    one = np.ones_like(problem.episodes)
+    ones = np.ones_like(problem.episodes)
     theory = Hyperparameters(
         learning_offset=scale,
         dual_rate=1 / scale,
         frame_length=np.maximum(1, np.round(problem.episodes**0.6)),
         tightening=8 * np.sqrt(problem.n_states * problem.n_actions * n_layers**6 * iota**3) / scale,
         frame_bonus=2 * n_layers**3 * np.sqrt(iota) / scale,
-        transition_confidence=one,
+        transition_confidence=ones,
     )
     if preset == "theory":
         return theory
@@ -90,9 +91,9 @@ def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
         learning_offset=0.6 * theory.learning_offset,
         dual_rate=0.34 * theory.dual_rate,
         frame_length=np.maximum(1, np.round(0.34 * theory.frame_length)),
-        tightening=0.022 * one,
-        frame_bonus=0.06 * one,
-        transition_confidence=1.6e-8 * one,
+        tightening=0.022 * ones,
+        frame_bonus=0.06 * ones,
+        transition_confidence=1.6e-8 * ones,
     )
 
 
@@ -112,7 +113,8 @@ def learn(problem: Problem, hyper: Hyperparameters, state: State, trajectory: Tr
     bonus = jnp.sqrt(hyper.transition_confidence * log_term(problem) * n_layers**2 * rate) / 4
     payoff = jnp.concatenate([trajectory.reward[None], 1 - trajectory.cost])
     ahead = jnp.concatenate([old[:, 1:], jnp.zeros_like(old[:, :1])], axis=1)
-    new = old + rate * (payoff + ahead + bonus - old)
+    # once, and not again at every pair of the tables
+    new = materialise(old + rate * (payoff + ahead + bonus - old))
     return State(
         tables=jnp.where(visited, new[:, :, None, None], state.tables),
         visits=state.visits + visited.astype(jnp.int32),

@@ -3,10 +3,10 @@
 What it does: keeps an occupancy measure q_hat, plays its policy, weighs the losses seen by the largest probability
 (over the confidence set) of getting there, and takes a mirror-descent step in relative entropy, projected onto the
 occupancy measures of the confidence set. The rival of `podb`, which needs no projection.
-Cost per episode: one backward recursion per visited state, O(L^2 S^2 A), and the projection, a convex program with a
+Cost per episode: one backward recursion per state, O(L^2 S^4 A), and the projection, a convex program with a
 variable per state (`entropy_projection`), on the host: 1 to 3 ms at 5 x 5 x 3.
 Guarantee: regret of order L |X| sqrt(|A| T) against the best fixed policy in hindsight, with high probability,
-whatever the losses in [0,1] are. It ignores every constraint.
+for all losses in [0,1]. It ignores every constraint.
 When to use it: losses that change with the episode, and time for the projection. Needs T.
 
     pi_t(a|x) = sum_y q_hat(x,a,y) / sum_{a,y} q_hat(x,a,y)
@@ -14,11 +14,11 @@ When to use it: losses that change with the episode, and time for the projection
     q_hat <- argmin over the occupancy measures of the set of KL(q, q_hat exp(-eta l_hat))
     set: |P - P_bar| <= 2 sqrt(P_bar l / max(1,n-1)) + 14 l / (3 max(1,n-1)),   l = ln(T |X| |A| / delta)
     eta = gamma = sqrt(L ln(L |X| |A| / delta) / (T |X| |A|))
-The set changes when a visited pair has doubled its count (an epoch, as in `podb`). At first it is everything, and q_hat
-uniform over the triples of a layer, so that pi_1 is uniform. Here the loss is 1 - reward.
+The set changes when a visited pair has doubled its count (an epoch, as in `podb`). Initially it contains all transition
+functions, and q_hat is uniform over the triples of a layer, so pi_1 is uniform. Here the loss is 1 - reward.
 
 Deviations: a pair never seen has the whole simplex, whatever the multiplier of the logarithm (Deviation: unseen-pairs);
-allowed actions in the first q_hat. For "tuned" see `hyperparameters`.
+only allowed actions enter the initial q_hat. For "tuned" see `hyperparameters`.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ from cpdpo_jax.common.types import Array, Trajectory
 from cpdpo_jax.learners import base
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.entropy_projection import Projection
+from cpdpo_jax.learners.occupancy_measures import policy_of, upper_occupancies
 
-_TINY = 1e-300  # the least occupancy that is stored: one that underflowed could never come back
+_TINY = 1e-300  # the least occupancy that is stored: an occupancy that underflowed would remain 0
 
 
 class Hyperparameters(NamedTuple):
@@ -44,7 +45,7 @@ class Hyperparameters(NamedTuple):
 
 
 class State(NamedTuple):
-    """Before episode t."""
+    """State before episode t."""
 
     pairs: np.ndarray  # [L,S,A] sum_y q_hat
     conditional: np.ndarray  # [L-1,S,A,S] q_hat / sum_y q_hat, a transition function of the set
@@ -60,15 +61,15 @@ class State(NamedTuple):
 def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
     """The paper's constants ("theory"), or those times multipliers ("tuned").
 
-    "tuned" is a first choice by hand on one random MDP (4 layers of 4 states, 3 actions, key 1000, T = 500). To search,
+    "tuned" is a first choice by hand on a random MDP (4 layers of 4 states, 3 actions, key 1000, T = 500). To search,
     all by logs: policy_rate x1..x100, exploration x0.001..x1, transition_confidence 1e-5..1e-1.
     """
     n_layers, pairs = problem.action_mask.shape[0], problem.n_states * problem.n_actions
     rate = np.sqrt(n_layers * np.log(n_layers * pairs / problem.delta) / (problem.episodes * pairs))
-    one = np.ones_like(problem.episodes)
+    ones = np.ones_like(problem.episodes)
     if preset == "theory":
-        return Hyperparameters(rate, rate, one)
-    return Hyperparameters(3 * rate, 0.1 * rate, 1e-3 * one)
+        return Hyperparameters(rate, rate, ones)
+    return Hyperparameters(3 * rate, 0.1 * rate, 1e-3 * ones)
 
 
 def init(problem: Problem, hyper: Hyperparameters) -> State:
@@ -92,27 +93,7 @@ def init(problem: Problem, hyper: Hyperparameters) -> State:
 
 def policy(problem: Problem, hyper: Hyperparameters, state: State) -> np.ndarray:
     """pi_t(a|x) = q_hat(x,a) / q_hat(x); uniform where q_hat(x) underflowed."""
-    mask: np.ndarray = np.asarray(problem.action_mask)
-    total = state.pairs.sum(axis=2, keepdims=True)
-    uniform = mask / np.maximum(mask.sum(axis=2, keepdims=True), 1)
-    return np.where(total > 0, state.pairs / np.where(total > 0, total, 1.0), uniform)
-
-
-def largest_expectation(lower: np.ndarray, upper: np.ndarray, value: np.ndarray) -> np.ndarray:
-    """max of p.value over lower <= p <= upper, sum p = 1: [S,A,S] twice, [S] -> [S,A]; best next states first."""
-    order = np.argsort(-value, kind="stable")
-    room = (upper - lower)[:, :, order]
-    before = np.cumsum(room, axis=2) - room
-    spare = 1 - lower.sum(axis=2, keepdims=True)
-    return lower @ value + np.clip(spare - before, 0.0, room) @ value[order]
-
-
-def upper_occupancy(state: State, policy: np.ndarray, layer: int, target: int) -> float:
-    """max over the confidence set of the probability to be in state `target` of `layer`."""
-    value = np.eye(policy.shape[1])[target]
-    for k in reversed(range(layer)):
-        value = (policy[k] * largest_expectation(state.lower[k], state.upper[k], value)).sum(axis=1)
-    return float(value[0])
+    return policy_of(state.pairs, np.asarray(problem.action_mask))
 
 
 def counted(problem: Problem, hyper: Hyperparameters, state: State, trajectory: Trajectory) -> State:
@@ -140,18 +121,19 @@ def step(
 ) -> State:
     """One update from the losses [L] of the visited pairs."""
     estimate = np.zeros(policy.shape)
-    for k, (x, a) in enumerate(zip(trajectory.state, trajectory.action, strict=True)):
-        upper = policy[k, x, a] * upper_occupancy(state, policy, k, x)
-        estimate[k, x, a] = loss[k] / (upper + hyper.exploration)
+    k, x, a = np.arange(len(policy)), trajectory.state, trajectory.action
+    upper = policy[k, x, a] * upper_occupancies(state.lower, state.upper, policy)[k, x]
+    estimate[k, x, a] = loss / (upper + hyper.exploration)
     state = counted(problem, hyper, state, trajectory)
     mask = np.asarray(problem.action_mask)
     with np.errstate(divide="ignore"):
         pairs = np.log(np.maximum(state.pairs, _TINY)) - hyper.policy_rate * estimate
         triples = np.log(np.maximum(state.pairs[:-1, :, :, None] * state.conditional, _TINY))
     triples = triples - (hyper.policy_rate * estimate)[:-1, :, :, None]
-    problem_of_step = Projection(triples, pairs[-1], state.lower, state.upper, mask)
-    found, conditional, residual = problem_of_step.solve()
-    return state._replace(pairs=found, conditional=conditional, residual=np.asarray(residual))
+    projection = Projection(triples, pairs[-1], state.lower, state.upper, mask).solve()
+    return state._replace(
+        pairs=projection.pairs, conditional=projection.conditional, residual=np.asarray(projection.residual)
+    )
 
 
 def update(

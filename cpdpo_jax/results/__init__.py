@@ -1,1 +1,1 @@
-"""What a run returns: the labelled data set, statistics over seeds, tables and figures."""
+"""Results of runs: the labelled data set, statistics over seeds, tables and figures."""

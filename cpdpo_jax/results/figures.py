@@ -1,20 +1,23 @@
-"""Figures for a paper: colour-blind safe, readable in black and white, logarithmic only where that is honest."""
+"""Figures of a result: curves, details of multipliers and constraints, growth with T.
+
+They are colour-blind safe and readable in black and white. An axis is logarithmic only if it can show all values.
+"""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from cpdpo_jax.common.palette import COLOURS as COLOURS
 from cpdpo_jax.common.palette import DASHES as DASHES
-from cpdpo_jax.common.palette import MARKERS
-from cpdpo_jax.results import looks, units
-from cpdpo_jax.results.looks import At
+from cpdpo_jax.common.palette import MARKERS as MARKERS
+from cpdpo_jax.results import plot_style, units
+from cpdpo_jax.results.panels import AxesLike, Layout, Size, label_axis, line_values, metric_unit
 from cpdpo_jax.results.statistics import METRICS, bootstrap_mean, growth_exponent, metric
 
 if TYPE_CHECKING:
@@ -23,176 +26,184 @@ if TYPE_CHECKING:
 TITLES = {
     "strong_regret": "strong regret",
     "weak_regret": "weak regret",
-    "strong_violation": "strong violation (worst constraint)",
-    "weak_violation": "weak violation (worst constraint)",
+    "strong_violation": "strong violation",
+    "weak_violation": "weak violation",
 }
+
+
+def title_of(data: xr.Dataset, name: str) -> str:
+    """A metric's title; with several constraints, violations are those of the worst constraint."""
+    worst = name.endswith("violation") and data.sizes.get("constraint", 1) > 1
+    return TITLES[name] + (" (worst constraint)" if worst else "")
+
+
+def check_metrics(metrics: Sequence[str]) -> None:
+    """Raise ValueError for an unknown metric."""
+    for name in metrics:
+        if name not in TITLES:
+            raise ValueError(f"there is no metric {name!r}; choose one of {', '.join(TITLES)}.")
 
 
 def curves(
     data: xr.Dataset,
     *,
     metrics: Sequence[str] = METRICS,
-    axes: Any = None,
-    size: tuple[float, float] | None = None,
+    axes: AxesLike = None,
+    size: Size = None,
     log: bool | None = None,
     title: str | None = None,
+    style: str = "screen",
 ) -> Figure:
-    """Metrics against episodes: mean and 95 % band over seeds; a line per learner, instance and setting.
+    """Metrics against episodes: mean and 95 % band over seeds; a line per learner, instance and hparams.
 
-    See `Result.plot`. The data are shown in the units they are in (`units.shown`).
+    See `Result.plot`. The axes have the units of `data` (`units.convert`).
     """
-    for name in metrics:
-        if name not in TITLES:
-            raise ValueError(f"there is no metric {name!r}; choose one of {', '.join(TITLES)}.")
-    drawn, x = list(looks.lines(data)), data.episode.values
-    figure, panels = _panels(len(metrics), axes, size, drawn)
-    for axis, name in zip(panels, metrics, strict=True):
-        samples = [_of(metric(data, name), at) for at, _, _ in drawn]
-        means = [one.mean(axis=1) for one in samples]
-        _dress(axis, TITLES[name], f"cumulative, {_unit(data, name)}")
-        axis.set_xlabel("episodes")
-        looks.set_scales(axis, x, [(label, mean) for (_, _, label), mean in zip(drawn, means, strict=True)], log)
-        for (_, style, label), one, mean in zip(drawn, samples, means, strict=True):
-            seen = looks.visible(axis, mean)
-            every = 0.12 if np.isfinite(seen).any() else None  # a line without points has no length to divide
-            axis.plot(x, seen, label=label, markevery=every, **style)
-            axis.fill_between(x, *bootstrap_mean(one), color=style["color"], alpha=0.2, linewidth=0)
-    if axes is not None:
-        _own_legend(panels[-1], len(drawn))
-    elif len(panels) > 1 or not (len(drawn) > 1 and looks.label_ends(figure, panels[0])):
-        looks.legend(figure, panels[0])
-    if axes is None:
-        _title(figure, data, title, drawn)
+    check_metrics(metrics)
+    layout, x = (
+        Layout(len(metrics), axes, size, style, (5.6, 3.9) if len(metrics) == 1 else (4.5, 3.3)),
+        data.episode.values,
+    )
+    with layout.text():
+        drawn = list(plot_style.line_styles(data))
+        figure, panels = layout.open([label for _, _, label in drawn])
+        for axis, name in zip(panels, metrics, strict=True):
+            samples = [line_values(metric(data, name), at) for at, _, _ in drawn]
+            means = [values.mean(axis=1) for values in samples]
+            label_axis(axis, title_of(data, name), "episodes", f"cumulative, {metric_unit(data, name)}")
+            plot_style.set_scales(
+                axis, x, [(label, mean) for (_, _, label), mean in zip(drawn, means, strict=True)], log
+            )
+            for (_, line_style, label), values, mean in zip(drawn, samples, means, strict=True):
+                _draw_line(axis, x, mean, values, label, line_style)
+        layout.close(figure, panels, len(drawn), layout.title(data, title, drawn), ends=True)
     return figure
 
 
-def _panels(n: int, axes: Any, size: tuple[float, float] | None, drawn: list) -> tuple[Figure, list[Axes]]:
-    """A figure with n panels, or the axes that were given."""
-    if axes is not None:
-        panels = [axis for axis in np.atleast_1d(np.asarray(axes, object)).flat if isinstance(axis, Axes)]
-        if len(panels) != n:
-            raise ValueError(f"axes has {len(panels)} matplotlib Axes for {n} metrics; give one for each.")
-        figure = panels[0].get_figure(root=True)
-        assert figure is not None
-        return figure, panels
-    shape = {1: (1, 1), 2: (1, 2), 3: (1, 3), 4: (2, 2)}.get(n, (-(-n // 3), 3))
-    longest = max((len(label) for _, _, label in drawn), default=0)
-    figure = looks.drawing(size or ((5.6, 3.9) if n == 1 else (4.5 * shape[1], 3.3 * shape[0])), len(drawn), longest)
-    return figure, list(figure.subplots(*shape, squeeze=False).flat)[:n]
-
-
-def _own_legend(axis: Axes, n_lines: int) -> None:
-    """The legend of axes that somebody else laid out."""
-    beside: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.02, 1)} if n_lines > looks.FEW else {}
-    if n_lines > 1:
-        axis.legend(fontsize=8, frameon=False, **beside)
+def _draw_line(
+    axis: Axes, x: np.ndarray, mean: np.ndarray, samples: np.ndarray, label: str, style: dict[str, Any]
+) -> None:
+    """Draw a mean at the checkpoints where it is finite, with the band of its interval."""
+    reached = np.isfinite(mean) if np.isfinite(mean).any() else np.ones(len(x), bool)
+    shown = plot_style.visible(axis, mean[reached])
+    every = 0.12 if np.isfinite(shown).any() else None  # a fraction of the line's length needs points
+    axis.plot(x[reached], shown, label=label, markevery=every, **style)
+    axis.fill_between(x[reached], *bootstrap_mean(samples[reached]), color=style["color"], alpha=0.2, linewidth=0)
 
 
 def details(data: xr.Dataset, *, title: str | None = None) -> Figure:
-    """Strong against weak regret and violation, multiplier traces, and the violation of each constraint."""
-    drawn, x, m = list(looks.lines(data)), data.episode.values, data.sizes["constraint"]
-    figure, panels = _panels(4, None, (9.2, 6.8), drawn)
-    by_constraint: list[tuple[str, np.ndarray, dict[str, Any]]] = []
-    for at, style, label in drawn:
+    """Strong against weak regret and violation; below them the multiplier and violation of each constraint."""
+    x, m = data.episode.values, data.sizes["constraint"]
+    layout = Layout(2 + 2 * m, None, None, "screen")
+    layout.rows, layout.columns, layout.size = 1 + m, 2, (9.2, 3.4 * (1 + m))
+    with layout.text():
+        drawn = list(plot_style.line_styles(data))
+        figure, panels = layout.open([label for _, _, label in drawn])
         for axis, kind in zip(panels[:2], ("regret", "violation"), strict=True):
-            weak, strong = (_of(metric(data, f"{one}_{kind}"), at).mean(axis=1) for one in ("weak", "strong"))
-            axis.plot(weak, strong, label=label, markevery=[len(weak) - 1], **style)
+            _strong_against_weak(axis, data, kind, drawn)
         for i in range(m):
-            marked: dict[str, Any] = style if m == 1 else style | {"marker": MARKERS[i % 10]}
-            mean = _of(data["multiplier"].isel(constraint=i), at).mean(axis=1)
-            panels[2].plot(x, mean, markevery=max(1, len(x) // 4), **marked)
-            mean = _of(data["strong_violation"].isel(constraint=i), at).mean(axis=1)
-            by_constraint.append((f"{label} ({i})" if m > 1 else label, mean, marked))
-    for axis, kind in zip(panels[:2], ("regret", "violation"), strict=True):
-        limits = axis.get_xlim()
-        low, high = max(limits[0], axis.get_ylim()[0]), min(limits[1], axis.get_ylim()[1])
-        if high > low:
-            axis.plot([low, high], [low, high], color="0.5", linestyle=":", linewidth=1, zorder=0)
-        unit = _unit(data, f"strong_{kind}")
-        _dress(axis, f"strong against weak {kind} (dotted: equal)", f"strong {kind}, {unit}")
-        axis.set_xlabel(f"weak {kind}, {unit}")
-    for value in np.unique(data.optimal_multipliers.values):
-        panels[2].axhline(value, color="0.3", linestyle=":", linewidth=1)
-    marks = "" if m == 1 else "; markers: constraints"
-    per = f"{units.reward_unit(data)} per {units.cost_unit(data)}"
-    _dress(panels[2], f"multipliers (dotted: optimal{marks})", per)
-    _dress(panels[3], f"strong violation by constraint{marks}", f"cumulative, {units.cost_unit(data)}")
-    looks.set_scales(panels[3], x, [(label, mean) for label, mean, _ in by_constraint], None)
-    for _, mean, marked in by_constraint:
-        panels[3].plot(x, looks.visible(panels[3], mean), markevery=max(1, len(x) // 4), **marked)
-    for axis in panels[2:]:
-        axis.set_xlabel("episodes")
-    looks.legend(figure, panels[0])
-    _title(figure, data, title, drawn)
+            left, right = panels[2 + 2 * i : 4 + 2 * i]
+            suffix = f" of constraint {i}" if m > 1 else ""
+            cost = units.cost_unit(data, i)
+            unit = f"{units.reward_unit(data)} per {cost}"
+            label_axis(left, f"multiplier{suffix} (dotted: optimal)", "episodes", unit)
+            label_axis(right, f"strong violation{suffix}", "episodes", f"cumulative, {cost}")
+            for value in np.unique(data.optimal_multipliers.isel(constraint=i).values):
+                left.axhline(value, color="0.3", linestyle=":", linewidth=1)
+            violations = [
+                line_values(data["strong_violation"].isel(constraint=i), at).mean(axis=1) for at, _, _ in drawn
+            ]
+            named = [(label, mean) for (_, _, label), mean in zip(drawn, violations, strict=True)]
+            plot_style.set_scales(right, x, named, None)
+            for (at, style, _), violation in zip(drawn, violations, strict=True):
+                every = max(1, len(x) // 4)
+                multiplier = line_values(data["multiplier"].isel(constraint=i), at).mean(axis=1)
+                left.plot(x, multiplier, markevery=every, **style)
+                right.plot(x, plot_style.visible(right, violation), markevery=every, **style)
+        layout.close(figure, panels, len(drawn), layout.title(data, title, drawn))
     return figure
 
 
-def growth(runs: list[xr.Dataset], *, metrics: tuple[str, ...] = ("strong_regret", "strong_violation")) -> Figure:
-    """A metric at the end of runs of different T, log-log, with guides of slope 1/2 and 1 from the first point."""
+def _strong_against_weak(axis: Axes, data: xr.Dataset, kind: str, drawn: list) -> None:
+    """A strong metric against its weak counterpart, and the line on which they are equal."""
+    for at, style, label in drawn:
+        weak, strong = (line_values(metric(data, f"{form}_{kind}"), at).mean(axis=1) for form in ("weak", "strong"))
+        axis.plot(weak, strong, label=label, markevery=[len(weak) - 1], **style)
+    limits = axis.get_xlim()
+    low, high = max(limits[0], axis.get_ylim()[0]), min(limits[1], axis.get_ylim()[1])
+    if high > low:
+        axis.plot([low, high], [low, high], color="0.5", linestyle=":", linewidth=1, zorder=0)
+    unit = metric_unit(data, f"strong_{kind}")
+    title = f"strong against weak {kind} (dotted: equal)"
+    label_axis(axis, title, f"weak {kind}, {unit}", f"strong {kind}, {unit}")
+
+
+def growth(
+    runs: list[xr.Dataset],
+    *,
+    metrics: Sequence[str] = ("strong_regret", "strong_violation"),
+    axes: AxesLike = None,
+    size: Size = None,
+    title: str | None = None,
+    style: str = "screen",
+) -> Figure:
+    """Metrics at the end of runs of different T, log-log, with guides of slope 1/2 and 1 from the first point."""
+    check_metrics(metrics)
     runs = sorted(runs, key=lambda run: run.attrs["episodes"])
-    times = np.array([run.attrs["episodes"] for run in runs], float)
-    drawn = list(looks.lines(runs[0]))
-    wide = 5.2 if len(drawn) <= looks.FEW else 6.6  # each panel has its own exponents in a legend beside it
-    figure, panels = _panels(len(metrics), None, (wide * len(metrics), 4.0), drawn)
-    for axis, name in zip(panels, metrics, strict=True):
-        ends = [metric(run, name).isel(episode=-1).transpose("learner", "instance", "setting", "seed") for run in runs]
-        fit, zero, means, ends_at = growth_exponent(runs, name), [], [], {}
-        for at, style, label in drawn:
-            values = [end.values[at][np.isfinite(end.values[at])] for end in ends]
-            if not all(len(v) and v.mean() > 0 for v in values):  # not run, or nothing that a logarithm can show
-                zero.append(label)
-                continue
-            mean = np.array([v.mean() for v in values])
-            interval = np.array([bootstrap_mean(v) for v in values]).T
-            slope, low, high = (float(fit[k].values[at]) for k in ("exponent", "low", "high"))
-            axis.plot(times, mean, label=f"{label}: {slope:.2f} [{low:.2f}, {high:.2f}]", **style)
-            axis.errorbar(times, mean, yerr=np.abs(interval - mean), capsize=3, fmt="none", ecolor=style["color"])
-            means.append(mean)
-            ends_at[label] = mean.max()
-        axis.set(xscale="log", yscale="log", xlabel="T (episodes), each run with its own constants")
-        axis.set_xticks(times, [f"{t:,.0f}" for t in times])
-        axis.minorticks_off()
-        _dress(axis, f"{TITLES[name]} at T", _unit(runs[0], name))
-        if means:
-            _guides(axis, times, max(mean[0] for mean in means))
-            top = axis.get_ylim()[1]
-            bottom = max(axis.get_ylim()[0], min(one.min() for one in means) / 2, top / 10**looks.DECADES)
-            axis.set_ylim(bottom, top)
-            few = len(drawn) <= looks.FEW
-            place: dict[str, Any] = {"loc": "best"} if few else {"loc": "upper left", "bbox_to_anchor": (1.01, 1)}
-            heading: dict[str, Any] = {"title": "exponent and its 95 % interval", "title_fontsize": 7}
-            axis.legend(fontsize=7, frameon=False, handlelength=3.5, **heading, **place)
-            below = [f"{label} ({end:.1g})" for label, end in ends_at.items() if end < bottom]
-            looks.note(axis, {"0 or not run": zero, "below the axis": below})
+    layout = Layout(len(metrics), axes, size, style, (6.6, 4.0))
+    below = layout.chosen  # each panel has a legend with its exponents: below it, or else at its side
+    with layout.text():
+        drawn = list(plot_style.line_styles(runs[0]))
+        layout.chosen = True  # do not widen the figure for a common legend
+        if below and not isinstance(size, tuple):
+            layout.size = (layout.size[0], layout.size[1] + 0.13 * (len(drawn) + 3))
+        figure, panels = layout.open([label for _, _, label in drawn])
+        for axis, name in zip(panels, metrics, strict=True):
+            _growth(axis, runs, name, drawn, below)
+        if title:
+            figure.suptitle(title, fontsize="medium")
     return figure
 
 
-def _guides(axis: Axes, times: np.ndarray, start: float) -> None:
-    """Grey lines of slope 1/2 and 1 through the first point."""
+def _growth(axis: Axes, runs: list[xr.Dataset], name: str, drawn: list, below: bool) -> None:
+    """One metric against T, with the exponents in the legend."""
+    times = np.array([run.attrs["episodes"] for run in runs], float)
+    ends = [metric(run, name).isel(episode=-1).transpose("learner", "instance", "hparams", "seed") for run in runs]
+    fit, zero, means, maxima = growth_exponent(runs, name), [], [], {}
+    lines: dict[str, Any] = {}
+    for at, style, label in drawn:
+        values = [end.values[at][np.isfinite(end.values[at])] for end in ends]
+        if not all(len(v) and v.mean() > 0 for v in values):  # not run, or not positive
+            zero.append(label)
+            continue
+        mean = np.array([v.mean() for v in values])
+        interval = np.array([bootstrap_mean(v) for v in values]).T
+        slope, low, high = (float(fit[k].values[at]) for k in ("exponent", "low", "high"))
+        interval_text = f" [{low:.2f}, {high:.2f}]" if np.isfinite([low, high]).all() else ""
+        lines[label] = axis.plot(times, mean, label=f"{label}: {slope:.2f}{interval_text}", **style)[0]
+        axis.errorbar(times, mean, yerr=np.abs(interval - mean), capsize=3, fmt="none", ecolor=style["color"])
+        means.append(mean)
+        maxima[label] = mean.max()
+    axis.set(xscale="log", yscale="log")
+    axis.set_xticks(times, [f"{t:,.0f}" for t in times])
+    title, unit = f"{title_of(runs[0], name)} at T", metric_unit(runs[0], name)
+    label_axis(axis, title, "T (episodes), each run with its own constants", unit)
+    axis.xaxis.minorticks_off()
+    if not means:
+        return
+    start = max(mean[0] for mean in means)
     for slope, dash, text in ((0.5, ":", "slope 1/2"), (1.0, "--", "slope 1")):
         line = start * (times / times[0]) ** slope
         axis.plot(times, line, color="0.55", linestyle=dash, linewidth=1, zorder=0, label=text)
-
-
-def _of(values: Any, at: At) -> np.ndarray:
-    """[episode, seed] of one line, without the seeds that were not run."""
-    one = values.isel(learner=at[0], instance=at[1], setting=at[2]).transpose("episode", "seed").values
-    return one[:, np.isfinite(one).any(axis=0)]
-
-
-def _unit(data: xr.Dataset, name: str) -> str:
-    return units.reward_unit(data) if name.endswith("regret") else units.cost_unit(data)
-
-
-def _dress(axis: Axes, title: str, ylabel: str) -> None:
-    axis.set_title(textwrap.fill(title, 54), fontsize=10)
-    axis.set_ylabel(ylabel)
-    axis.grid(alpha=0.3, linewidth=0.5)
-
-
-def _title(figure: Figure, data: xr.Dataset, title: str | None, drawn: list) -> None:
-    """What was averaged; of a single line, whose it is."""
-    seeds = f"{data.sizes['seed']} seeds, mean and 95 % interval"
-    parts = [title, drawn[0][2] if len(drawn) == 1 else None]
-    head = ", ".join(filter(None, parts))
-    figure.suptitle(textwrap.fill(f"{head}: {seeds}" if head else seeds, int(11 * figure.get_figwidth())), fontsize=10)
+    top = axis.get_ylim()[1]
+    bottom = max(axis.get_ylim()[0], min(mean.min() for mean in means) / 2, top / 10**plot_style.DECADES)
+    axis.set_ylim(bottom, top)
+    for label, end in maxima.items():
+        if end < bottom:  # no exponent of a curve that is not shown, such as one of rounding errors
+            lines[label].set_label("_")
+    inches = axis.get_position().height * axis.get_figure(root=True).get_figheight()  # pyright: ignore[reportOptionalMemberAccess]
+    lower = -0.065 * mpl.rcParams["font.size"] / inches  # below the tick labels and the axis label
+    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0, lower) if below else (1.01, 1)}
+    heading: dict[str, Any] = {"title": "exponent and its 95 % interval", "title_fontsize": "x-small"}
+    axis.legend(fontsize="x-small", frameon=False, handlelength=3.5, **heading, **place)
+    hidden = [f"{label} ({end:.1g})" for label, end in maxima.items() if end < bottom]
+    plot_style.note(axis, {"0 or not run": zero, "below the axis": hidden}, share=1.0 if below else 0.6)

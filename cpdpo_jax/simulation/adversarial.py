@@ -1,51 +1,27 @@
-"""A learner against losses that change with the episode: what it loses, and its regret against the best fixed policy.
-
-Bandit feedback: the learner sees the losses of the pairs it visits, as rewards 1 - loss without noise. The losses may
-depend on the policies that it played before (`envs.chasing`); the best fixed policy is that of the losses that came.
-"""
+"""A learner against losses that change with the episode: its loss and its regret against the best fixed policy."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, cast
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from cpdpo_jax.common.types import CMDP
 from cpdpo_jax.envs.adversarial import AdaptiveLosses, Losses
-from cpdpo_jax.exact.lp import evaluate
+from cpdpo_jax.envs.build import unstack
 from cpdpo_jax.exact.optimum import solve
-from cpdpo_jax.kernels.values import policy_value
-from cpdpo_jax.learners.base import Learner
-from cpdpo_jax.simulation import host_loop
-from cpdpo_jax.simulation.compiled_loop import LaneInputs
-from cpdpo_jax.simulation.lanes import lane_inputs, padded
+from cpdpo_jax.learners.base import Learner, Payoffs
+from cpdpo_jax.learners.hparams import HparamsLike
+from cpdpo_jax.results.adversarial import AdversarialRun
+from cpdpo_jax.simulation.blocks import advance, begin
+from cpdpo_jax.simulation.lanes import describe_lane, lane_inputs, pad_block
+from cpdpo_jax.simulation.losses import Adversary, NoisyCosts
 from cpdpo_jax.simulation.options import Options
 from cpdpo_jax.simulation.plan import prepare
-from cpdpo_jax.simulation.randomness import uniforms
-from cpdpo_jax.simulation.rollout import rollout
-
-
-class Played(NamedTuple):
-    """What came of it, at each checkpoint and for each seed."""
-
-    episodes: np.ndarray  # [C]
-    loss: np.ndarray  # [C,seeds] of the policies played, expected, summed
-    best: np.ndarray  # [C,seeds] of the fixed policy that is the best for the losses so far, by LP
-    regret: np.ndarray  # [C,seeds] loss - best
-
-
-class Sums(NamedTuple):
-    """What changes along a run; sums since the last checkpoint."""
-
-    learner: Any
-    memory: Any  # the adversary's
-    loss: Any  # [B]
-    tables: Any  # [L,S,A,B] of the losses
+from cpdpo_jax.simulation.policy_check import raise_if_improper
+from cpdpo_jax.simulation.workers import use_compilation_cache
 
 
 def play_losses(
@@ -53,105 +29,76 @@ def play_losses(
     cmdp: CMDP,
     losses: Losses | AdaptiveLosses,
     *,
-    seeds: int,
-    hparams: Any = "tuned",
+    seeds: int | Sequence[int],
+    hparams: HparamsLike = "tuned",
+    constraints: bool = False,
+    noisy_costs: bool = False,
     key: int = 0,
-    checkpoints: int | str | Sequence[int] = "log",
-) -> Played:
-    """All T = losses.episodes episodes of every seed. One instance, one setting; constraints are ignored."""
+    checkpoints: int | str | Sequence[int] = 50,
+) -> AdversarialRun:
+    """Run a learner for T = losses.episodes episodes against losses, such as `envs.switching(cmdp, episodes=T)`.
+
+    learner      a name or a `Learner`
+    cmdp         one instance; its transitions are used, and its rewards are replaced by 1 - loss
+    losses       `envs.switching`, `drifting`, `periodic` or `chasing`, or your own `envs.Losses`
+    seeds        how many, or which
+    hparams      one choice: "tuned", "theory" or values
+    constraints  whether the best fixed policy must meet the constraints of the CMDP; False: it is the best of all
+    noisy_costs  whether costs are sampled with the noise of the CMDP; False: they are observed exactly
+    key          random seed; all learners have common random numbers
+    checkpoints  a number of evenly spaced episodes, "log" (20 per decade), or a list of episodes
+
+    Feedback is bandit feedback: the learner observes losses and costs of the pairs it visits. Losses have no noise;
+    with `noisy_costs=True` this is the setting of BV-OPS and S-OPS, adversarial losses and stochastic costs. The losses
+    may depend on its earlier policies (`chasing`), so the best fixed policy is the one for the realised losses.
+    """
     options = Options(key=key, checkpoints=checkpoints)
-    plan = prepare(learner, cmdp, episodes=losses.episodes, seeds=seeds, hparams=hparams, options=options).learners[0]
-    if plan.cmdp.batch_shape != (1,) or len(plan.settings) != 1:
-        raise ValueError("play_losses takes one instance and one setting; call it once for each.")
-    zeros = np.zeros(seeds, int)
-    lane = padded(zeros, zeros, np.arange(seeds), seeds)
-    lanes = lane_inputs(plan, lane, plan.phases[0], np.asarray(plan.problem.slater_margin)[zeros])
-    run = _compiled if plan.learner.compiled else _on_host
-    loss, tables = run(plan.learner, losses, lanes, [int(point) for point in plan.checkpoints])
-    mean = tables / plan.checkpoints[:, None, None, None, None]
-    best = plan.checkpoints[:, None] * np.array([[least_loss(cmdp, at[..., b]) for b in zeros + np.arange(seeds)]
-                                                 for at in mean])  # fmt: skip
-    return Played(plan.checkpoints, loss, best, loss - best)
+    prepared = prepare(learner, cmdp, episodes=losses.episodes, seeds=seeds, hparams=hparams, options=options)
+    plan, n_seeds = prepared.learners[0], len(prepared.seeds)
+    if plan.cmdp.batch_shape != (1,) or len(plan.hparams) != 1:
+        raise ValueError("play_losses takes one instance and one choice of hparams; call it once for each.")
+    use_compilation_cache()
+    n_layers, points = float(plan.cmdp.n_layers), [int(point) for point in plan.checkpoints]
+    # OPT - V(1 - loss) is the expected loss if OPT = L; losses are not 0 or 1, so their sums are not exact
+    plan = replace(plan, problems=[plan.problems[0]._replace(payoffs=Payoffs())], optimum=np.full(1, n_layers))
+    zeros = np.zeros(n_seeds, int)
+    block = pad_block(zeros, zeros, prepared.seeds, n_seeds)
+    lanes = lane_inputs(plan, block, plan.phases[0], plan.believed(zeros, zeros))
+    environment = NoisyCosts(losses, plan.cmdp.noise) if noisy_costs else losses
+    state, loss, violation, tables = begin(plan.learner, environment, lanes), [], [], []
+    for first, last in zip([0, *points], points, strict=False):
+        state = advance(plan.learner, environment, lanes, state, first, last)
+        adversary = cast(Adversary, state.adversary)
+        raise_if_improper(state.policy_check, plan.learner.name, lambda b: describe_lane(plan, block, b))
+        loss.append(_total(state.sums.weak[0], state.carry.weak[0]))
+        violation.append(_total(state.sums.strong[1:], state.carry.strong[1:]).max(axis=0))
+        tables.append(_total(adversary.tables, adversary.carry))
+    (instance,) = unstack(plan.cmdp)
+    best = np.array([[point * least_loss(instance, table[..., b] / point, constraints) for b in range(n_seeds)]
+                     for point, table in zip(points, tables, strict=True)])  # fmt: skip
+    total = np.stack(loss)
+    return AdversarialRun(
+        learner=plan.learner.name,
+        hparams=plan.hparams[0].label,
+        episodes=plan.checkpoints,
+        loss=total,
+        best=best,
+        regret=total - best,
+        violation=np.stack(violation),
+    )
 
 
-def least_loss(cmdp: CMDP, mean: np.ndarray) -> float:
-    """min over policies of V(mean loss), [L,S,A]: the LP of `solve` with its certificate, for the reward 1 - loss."""
+def _total(compensated: Any, carry: Any) -> np.ndarray:
+    return np.asarray(compensated, float) - np.asarray(carry, float)
+
+
+def least_loss(cmdp: CMDP, mean: np.ndarray, constraints: bool = False) -> float:
+    """min of V(mean loss), [L,S,A], over all policies or those that meet the constraints: the certified LP of `solve`.
+
+    The reward of the LP is 1 - loss.
+    """
     n_layers = len(mean)
     reward = np.where(cmdp.action_mask, np.clip(1 - mean, 0.0, 1.0), 0.0)
-    free = np.full(np.shape(cmdp.threshold), float(n_layers))  # no constraint binds
-    return n_layers - float(solve(replace(cmdp, reward=reward, threshold=free)).value)
-
-
-def _table(losses: Losses | AdaptiveLosses, t: Any, memory: Any) -> Any:
-    """The losses of episode t, [L,S,A,B or 1]."""
-    return losses(t)[..., None] if isinstance(losses, Losses) else losses(t, memory)
-
-
-def _compiled(
-    learner: Learner, losses: Losses | AdaptiveLosses, lanes: LaneInputs, points: list[int]
-) -> tuple[np.ndarray, np.ndarray]:
-    state = learner.init(lanes.problem, lanes.hyper)
-    policy = learner.policy(lanes.problem, lanes.hyper, state)
-    memory = losses.start(policy) if isinstance(losses, AdaptiveLosses) else jnp.zeros(())
-    nothing = Sums(state, memory, jnp.zeros_like(lanes.optimum), jnp.zeros_like(policy))
-    loss, tables, totals, first = np.zeros(len(lanes.optimum)), np.zeros(policy.shape), [], 0
-    sums = nothing
-    for last in points:
-        sums = _advance(learner, losses, lanes, sums, first, last)
-        loss, tables = loss + np.asarray(sums.loss, float), tables + np.asarray(sums.tables, float)
-        totals.append((loss, tables))
-        sums, first = sums._replace(loss=nothing.loss, tables=nothing.tables), last
-    return np.stack([one[0] for one in totals]), np.stack([one[1] for one in totals])
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _advance(
-    learner: Learner, losses: Losses | AdaptiveLosses, lanes: LaneInputs, sums: Sums, first: Any, last: Any
-) -> Sums:
-    """Episodes first..last-1 of every lane."""
-    n_layers, n_constraints = lanes.problem.action_mask.shape[0], lanes.problem.threshold.shape[0]
-
-    def episode(t: jax.Array, sums: Sums) -> Sums:
-        draws = uniforms(lanes.keys, t, (n_layers, 3 + n_constraints)).astype(lanes.optimum.dtype)
-        policy = learner.policy(lanes.problem, lanes.hyper, sums.learner)
-        table = jnp.broadcast_to(_table(losses, t, sums.memory), policy.shape).astype(policy.dtype)
-        costs = jnp.broadcast_to(lanes.model.payoff[1:], (n_constraints, *policy.shape))
-        model = lanes.model._replace(payoff=jnp.concatenate([1 - table[None], costs]))
-        trajectory = rollout(model, policy, draws, "deterministic")
-        loss = policy_value(lanes.model.transition, policy, table[None])[0, 0, 0]
-        state, _ = learner.update(lanes.problem, lanes.hyper, sums.learner, policy, trajectory)
-        memory = losses.remember(sums.memory, policy) if isinstance(losses, AdaptiveLosses) else sums.memory
-        return Sums(state, memory, sums.loss + loss, sums.tables + table)
-
-    return jax.lax.fori_loop(first, last, episode, sums)
-
-
-def _on_host(
-    learner: Learner, losses: Losses | AdaptiveLosses, lanes: LaneInputs, points: list[int]
-) -> tuple[np.ndarray, np.ndarray]:
-    each = [_lane(learner, losses, host_loop.lane(lanes, b), points) for b in range(len(lanes.optimum))]
-    return np.stack([one[0] for one in each], axis=-1), np.stack([one[1] for one in each], axis=-1)
-
-
-def _lane(
-    learner: Learner, losses: Losses | AdaptiveLosses, lanes: LaneInputs, points: list[int]
-) -> tuple[np.ndarray, np.ndarray]:
-    """One seed on the host: sums at the checkpoints, [C] and [C,L,S,A]."""
-    problem, hyper, model = lanes.problem, lanes.hyper, lanes.model
-    state = learner.init(problem, hyper)
-    policy = learner.policy(problem, hyper, state)
-    memory = losses.start(policy) if isinstance(losses, AdaptiveLosses) else None
-    loss, tables, totals = 0.0, np.zeros(policy.shape), []
-    for t in range(points[-1]):
-        draws = host_loop.uniforms(lanes.keys, t, t + 1, (len(policy), 3 + len(problem.threshold)))[0]
-        policy = learner.policy(problem, hyper, state)
-        table = losses(t) if isinstance(losses, Losses) else losses(t, memory)
-        told = model._replace(payoff=np.concatenate([1 - table[None], model.payoff[1:]]))
-        trajectory = host_loop.rollout(told, policy, draws, "deterministic")
-        loss, tables = loss + float(evaluate(model.transition, policy, table[None])[0]), tables + table
-        state, _ = learner.update(problem, hyper, state, policy, trajectory)
-        if isinstance(losses, AdaptiveLosses):
-            memory = losses.remember(memory, policy)
-        if t + 1 in points:
-            totals.append((loss, tables))
-    return np.array([one[0] for one in totals]), np.stack([one[1] for one in totals])
+    inactive = np.full(np.shape(cmdp.threshold), float(n_layers))
+    threshold = cmdp.threshold if constraints else inactive
+    return n_layers - float(solve(replace(cmdp, reward=reward, threshold=threshold)).value)

@@ -1,7 +1,7 @@
-"""Extra knowledge: what some learners are handed beyond the paper's setting, because they declare that they need it.
+"""Extra knowledge for learners that declare to need more than the paper's learner receives.
 
-The one kind there is, a strictly safe policy, is made of the exact solution: the occupancy measure of the Slater policy
-mixed with that of the optimum, so that all constraints keep the asked share of the Slater margin.
+There is one kind, a strictly safe policy. It is computed from the exact solution: a mixture of the occupancy measures
+of the Slater policy and of the optimum, such that every constraint keeps the requested share of the Slater margin.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from cpdpo_jax.learners.base import Learner, Problem, SafePolicy
 
 
 def problem_for(learner: Learner, problem: Problem, cmdp: CMDP, solution: Solution, safety: float) -> Problem:
-    """The problem as this learner is handed it, [instances]: with what it declares to need, and with nothing else."""
+    """The problem as given to this learner, [instances], with the extra knowledge that it declares and nothing else."""
     if learner.extra_knowledge is None:
         return problem
     short = np.flatnonzero(np.asarray(solution.slater_margin) <= 1e-9)
     if len(short):
         raise ValueError(
-            f"learner {learner.name!r} must be handed a strictly safe policy, and instance {cmdp.names[short[0]]!r} "
-            "has none (its Slater margin is 0); loosen its thresholds, or leave the learner out."
+            f"learner {learner.name!r} needs a strictly safe policy, but instance {cmdp.names[short[0]]!r} has none "
+            "(its Slater margin is 0); loosen its thresholds, or remove the learner."
         )
     return problem._replace(safe=safe_policy(cmdp, solution, safety))
 
@@ -30,7 +30,7 @@ def problem_for(learner: Learner, problem: Problem, cmdp: CMDP, solution: Soluti
 def safe_policy(cmdp: CMDP, solution: Solution, safety: float) -> SafePolicy:
     """pi_b of q = safety q_slater + (1 - safety) q_optimum, and its costs; alpha_i - C_b,i >= safety rho for every i.
 
-    Of a batch, [..., instances]. In states that neither reaches pi_b is the Slater policy.
+    For a batch, [..., instances]. In states that neither policy reaches, pi_b is the Slater policy.
     """
     policies, costs = [], []
     for b in range(cmdp.batch_shape[0]):

@@ -1,41 +1,56 @@
-"""How far a run has come, for people: a bar on a terminal, a line now and then in a log file."""
+"""Progress of a run: a bar on a terminal, one line per minute in a log file."""
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
 import warnings
 from typing import Any, TextIO
 
-FIRST, EVERY = 10.0, 60.0  # seconds until a log has its first line, and between two
-KNOWN = 0.01  # the share after which the time left is told: before, most of it went into compiling
+FIRST, EVERY = 10.0, 60.0  # seconds before the first line of a log, and between lines
+KNOWN = 0.01  # fraction of the work after which the remaining time is shown; before, compilation dominates
 
 
 class Lines:
-    """Stands where a bar would: one line about a minute, such as "cpdpo: 40 % of 3.2e+07 episodes after 120 s"."""
+    """Replaces a bar by about one line per minute, such as "cpdpo: 40% of 3.2e+07 episodes after 120 s"."""
 
     def __init__(self, total: int, out: TextIO) -> None:
-        self.total, self.out, self.done, self.label = total, out, 0, ""
-        self.started = time.monotonic()
-        self.due = self.started + FIRST
+        self.total: int = total
+        self.out: TextIO = out
+        self.done: int = 0
+        self.label: str = ""
+        self.started: float = time.monotonic()
+        self.due: float = self.started + FIRST
+        self.waiting = threading.Timer(FIRST, self.show_compilation)  # a compilation does not call `update`
+        self.waiting.daemon = True
 
     def __enter__(self) -> Lines:
+        self.waiting.start()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        pass
+        self.waiting.cancel()
 
     def set_description(self, label: str) -> None:
-        """What is running now."""
+        """Set the label of what is running."""
         self.label = label
 
     def update(self, n: int) -> None:
-        """More work is done; says so if it is time."""
+        """Add completed work, and print a line if one is due."""
         self.done += n
         now = time.monotonic()
         if now < self.due or not 0 < self.done < self.total:
             return
         self.due = now + EVERY
+        self._print(now)
+
+    def show_compilation(self) -> None:
+        """Print a line if no work is done yet."""
+        if not self.done:
+            self._print(time.monotonic())
+
+    def _print(self, now: float) -> None:
         spent, share = now - self.started, self.done / self.total
         left = f", about {spent * (1 - share) / share:.0f} s left" if share >= KNOWN else ""
         where = f" ({self.label})" if self.label else ""
@@ -44,11 +59,11 @@ class Lines:
 
 
 def progress_bar(total: int, show: bool = True) -> Any:
-    """A bar where stderr is a terminal, lines where it is not; neither if not `show`. Takes `update(n)`."""
+    """A bar if stderr is a terminal, lines if it is not, nothing unless `show`; call its `update(n)`."""
     if show and not sys.stderr.isatty():
         return Lines(total, sys.stderr)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # in a notebook without ipywidgets the bar is one of letters
+        warnings.simplefilter("ignore")  # in a notebook without ipywidgets, tqdm warns and falls back to text
         from tqdm.auto import tqdm
 
     return tqdm(total=total, unit=" episodes", unit_scale=True, disable=not show, smoothing=0.1)

@@ -1,94 +1,129 @@
-"""Where blocks run: a thread for every core or device, one progress bar, and a stop that keeps what is done."""
+"""Runs blocks in one thread per core or device, with one progress bar and an interruption that keeps finished work."""
 
 from __future__ import annotations
 
+import contextvars
 import os
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
+from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 from jax.experimental.compilation_cache import compilation_cache
 
-from cpdpo_jax.common.machine import cores
-from cpdpo_jax.kernels.target import for_accelerator
+from cpdpo_jax.common.interrupts import interrupts
+from cpdpo_jax.kernels.machines import programs, target
 from cpdpo_jax.simulation.progress import progress_bar
+
+# jax's public thread-local contexts, in addition to `jax.default_device`
+CONTEXTS = (
+    "allow_f16_reductions", "array_garbage_collection_guard", "check_tracer_leaks", "debug_infs", "debug_key_reuse",
+    "debug_nans", "default_matmul_precision", "default_prng_impl", "disable_jit", "enable_checks", "enable_custom_prng",
+    "enable_x64", "explain_cache_misses", "legacy_prng_key", "log_compiles", "numpy_dtype_promotion",
+    "numpy_rank_promotion", "softmax_custom_jvp", "threefry_partitionable", "transfer_guard_device_to_device",
+    "transfer_guard_device_to_host", "transfer_guard_host_to_device",
+)  # fmt: skip
+
+
+def contexts() -> dict[str, Any]:
+    """The values of jax's and the package's contexts in this thread, by name, for `apply_contexts`."""
+    values = {name: getattr(jax.config, f"jax_{name}") for name in CONTEXTS if hasattr(jax.config, f"jax_{name}")}
+    return target.contexts() | {
+        name: value.value if isinstance(value, Enum) else value for name, value in values.items()
+    }
+
+
+@contextmanager
+def apply_contexts(values: Mapping[str, Any]) -> Iterator[None]:
+    """Set these contexts in this thread, except those that have the value already."""
+    current = contexts()
+    with ExitStack() as stack:
+        stack.enter_context(target.apply_contexts(values))
+        for name, value in values.items():
+            if name in CONTEXTS and current.get(name, value) != value:
+                stack.enter_context(getattr(jax, name)(value))
+        yield
 
 
 class Job(NamedTuple):
-    """One block: what it is called, how much there is to do, how it is compiled and how it is run."""
+    """One block: its label, its work, and the functions that compile and run it."""
 
     label: str
-    program: Hashable  # jobs of one program are compiled once
+    program: Hashable  # jobs with the same program are compiled once
     work: int  # episodes times lanes
     compile: Callable[[], None]
-    run: Callable[[Callable[[int], None], Callable[[], bool]], Any]  # handed: report work done, ask for a stop
+    run: Callable[[Callable[[int], None], Callable[[], bool]], Any]  # arguments: report work, test for a stop
 
 
 def devices() -> list[Any]:
-    """The devices of this process; one sentence where jax was told to use some that are not there."""
+    """The devices of this process; a ValueError if JAX_PLATFORMS names a platform without devices."""
     try:
         return jax.local_devices()
-    except (RuntimeError, AssertionError) as error:
-        wanted = jax.config.jax_platforms  # pyright: ignore[reportAttributeAccessIssue]
+    except (RuntimeError, AssertionError, AttributeError) as error:  # the last: jax's assertion under `python -OO`
+        platforms = jax.config.jax_platforms  # pyright: ignore[reportAttributeAccessIssue]
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(
-            f"JAX_PLATFORMS = {wanted!r} has no device here ({reason}); set it to 'cpu', or install the jax of that "
+            f"JAX_PLATFORMS = {platforms!r} has no device here ({reason}); set it to 'cpu', or install jax for that "
             "platform."
         ) from None
 
 
-def how_many() -> int:
-    """Blocks that run at once: one for every core, or for every accelerator."""
-    found = devices()
-    return len(found) if for_accelerator() else max(len(found), cores())
+def worker_count() -> int:
+    """The number of blocks that run at the same time: one per core, or one per accelerator."""
+    return programs.parallel_blocks(len(devices()))
 
 
 def run_jobs(jobs: Sequence[Job], *, workers: int | None = None, progress: bool = True) -> tuple[list[Any], bool]:
-    """What each job returned (None: not begun), and whether Ctrl-C ended it.
+    """The results of the jobs (None for jobs not started), and whether Ctrl-C ended the run.
 
-    A worker runs the first job whose program is compiled; where there is none it compiles the first program that nobody
-    is compiling, so that programs are compiled side by side while no block can run, and blocks run as soon as they can.
-    (An accelerator leaves the cores idle: there one thread more does nothing but compile.)
-    An error in one job stops the others at their next call, and is raised when they have.
+    A worker runs the first job whose program is compiled. If there is none, it compiles the first program that no other
+    worker is compiling, so that programs compile in parallel and blocks run as soon as possible. (With accelerators,
+    whose hosts are idle, an additional thread only compiles.) An error in one job stops the others at their next call
+    and is raised when they have stopped. The threads inherit the caller's contexts: Python's context variables, jax's
+    `CONTEXTS` and its default device.
     """
-    local = devices()
+    default = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
+    local = devices() if default is None else [default]
+    jax_contexts, python_context = contexts(), contextvars.copy_context()
     bar = progress_bar(sum(job.work for job in jobs), progress)
-    todo = _ToDo(jobs, bar)
+    queue = _Queue(jobs, bar)
+
+    def stop() -> bool:
+        return queue.stop.is_set() or interrupt.requested
 
     def work(compiles_only: bool) -> None:
         try:
-            while (task := todo.take(compiles_only)) is not None:
-                number, job, compiling = task
-                # programs are compiled as the blocks run: another context is another compilation
-                with jax.default_device(local[0 if compiling else number % len(local)]):
-                    todo.done(task, job.compile() if compiling else job.run(todo.advanced, todo.stop.is_set))
+            with apply_contexts(jax_contexts):
+                while not stop() and (task := queue.take(compiles_only)) is not None:
+                    number, job, compiling = task
+                    # compile in the contexts in which the blocks run: they are part of the program's key
+                    with jax.default_device(local[0 if compiling else number % len(local)]):
+                        queue.done(task, job.compile() if compiling else job.run(queue.advanced, stop))
         except BaseException as error:
-            todo.failed(error)
+            queue.failed(error)
 
-    threads = [False] * (workers or how_many()) + [True] * for_accelerator()
-    interrupted = False
-    with bar, ThreadPoolExecutor(len(threads)) as pool:  # which waits for them in the end
-        try:
-            wait([pool.submit(work, compiles_only) for compiles_only in threads])
-        except KeyboardInterrupt:
-            interrupted = True
-            todo.end()
-    if todo.error is not None:
-        raise todo.error
-    return todo.results, interrupted
+    threads = [False] * (workers or worker_count()) + [True] * programs.compiling_threads()
+    with interrupts() as interrupt:
+        with bar, ThreadPoolExecutor(len(threads)) as pool:
+            # a Python context can be entered by one thread at a time
+            wait([pool.submit(python_context.copy().run, work, compiles_only) for compiles_only in threads])
+        if queue.error is not None:
+            raise queue.error
+        return queue.results, interrupt.acknowledge()
 
 
 class _Task(NamedTuple):
     number: int  # of the job
     job: Job
-    compiling: bool  # its program, or the job itself
+    compiling: bool  # whether to compile its program or to run the job
 
 
-class _ToDo:
-    """What is left of some jobs, for several threads."""
+class _Queue:
+    """Jobs shared by several threads."""
 
     def __init__(self, jobs: Sequence[Job], bar: Any) -> None:
         self.results: list[Any] = [None] * len(jobs)
@@ -101,7 +136,7 @@ class _ToDo:
         self._bar = bar
 
     def take(self, compiles_only: bool) -> _Task | None:
-        """The next thing to do, as soon as there is one; None: there will be none."""
+        """Wait for the next task; None if there will be none."""
         with self._changed:
             while self._waiting and not self.stop.is_set():
                 task = self._next(compiles_only)
@@ -124,7 +159,7 @@ class _ToDo:
         return None
 
     def done(self, task: _Task, result: Any) -> None:
-        """A task was carried out."""
+        """Record the result of a task."""
         with self._changed:
             if task.compiling:
                 del self._compiling[task.job.program]
@@ -134,27 +169,27 @@ class _ToDo:
             self._changed.notify_all()
 
     def advanced(self, work: int) -> None:
-        """So much of a job is done."""
+        """Report completed work."""
         with self._changed:
             self._bar.update(work)
 
     def failed(self, error: BaseException) -> None:
-        """A task ended in an error: the first one counts."""
+        """Record the error of a task, unless there was one before, and stop."""
         with self._changed:
             self.error = self.error or error
         self.end()
 
     def end(self) -> None:
-        """Nothing more is begun, and what runs ends at its next call."""
+        """Start no more tasks, and stop the running ones at their next call."""
         with self._changed:
             self.stop.set()
             self._changed.notify_all()
 
 
 def use_compilation_cache() -> None:
-    """Keep compiled programs in the user's cache directory, so that a second start need not compile again.
+    """Store compiled programs in the user's cache directory, so that a second start does not compile again.
 
-    A directory that the user has set (`JAX_COMPILATION_CACHE_DIR` or `jax_compilation_cache_dir`) is left as it is.
+    A directory set by the user (`JAX_COMPILATION_CACHE_DIR` or `jax_compilation_cache_dir`) takes precedence.
     """
     config: Any = jax.config
     if config.jax_compilation_cache_dir is not None or not config.jax_enable_compilation_cache:
@@ -162,10 +197,11 @@ def use_compilation_cache() -> None:
     directory = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cpdpo_jax"
     try:
         directory.mkdir(parents=True, exist_ok=True)
+        directory.chmod(0o700)  # its content is executed; fails if the directory belongs to another user
         writable = os.access(directory, os.W_OK)
     except (OSError, RuntimeError):
         writable = False
     if writable:
         config.update("jax_compilation_cache_dir", str(directory))
         config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-        compilation_cache.reset_cache()  # what was compiled before has settled that there is none
+        compilation_cache.reset_cache()  # jax may have decided before that there is no cache

@@ -1,20 +1,20 @@
-"""What a stored run is asked to do: a TOML file or flags, checked for spelling, and written back complete.
+"""The configuration of a sweep, built and checked from a TOML file or flags.
 
     learners = ["cpdpo", "uniform"]
-    episodes = [10_000, 100_000]        # every T is a run of its own
-    seeds = 64                          # how many, or a list of seeds
-    settings = "tuned"                  # as `hparams` of `simulate`: a preset, a grid, a list, or a table by learner
-    imports = ["mine.py"]               # files or modules that register learners and environments of your own
+    episodes = [10_000, 100_000]        # a separate run for each T
+    seeds = 64                          # a number of seeds, or a list
+    hparams = "tuned"                  # as `hparams` of `simulate`: a preset, a grid, a list, or a table by learner
+    imports = ["mine.py"]               # your files or modules that register learners and environments
 
     [[environments]]
-    name = "random"                     # or a path that ends in .npz; the rest are its parameters
+    name = "random"                     # or a path that ends in .npz; the other keys are its parameters
     layers = 4
     grid = { states = [3, 5] }          # one environment per combination
 
     [slurm]                             # for `--on slurm`, see docs/clusters.md
     jobs = 16
 
-Nothing here imports jax, so that the command line can look at a run without waiting for it.
+This module does not import jax, so that the command line starts quickly.
 """
 
 from __future__ import annotations
@@ -22,85 +22,108 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import re
-import tomllib
-from collections.abc import Mapping
+import math
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from cpdpo_jax.common.words import did_you_mean
+from cpdpo_jax.common.text import did_you_mean, shown
 from cpdpo_jax.simulation.options import OPTION_NAMES, Options
+from cpdpo_jax.sweeps.config_text import MAX_DEPTH, parse_environment
 from cpdpo_jax.sweeps.imports import is_file
 
-WIDTH = 32  # seeds of a block, which is what one core runs, stores and resumes
+MAX_SIZE = 1_000_000  # of hparams, blocks and seeds, so that a mistake does not fill the memory
+MAX_ENVIRONMENTS = 10_000  # each is built, solved and kept in memory before the run starts, which takes minutes
+BLOCK_WIDTH = 32  # seeds per block; one core runs, stores and resumes a block
 
 
 @dataclass(frozen=True)
 class Config:
-    """Learners x environments x settings x seeds x T, and the options of `simulate`, which are keys of the file too."""
+    """Learners x environments x hparams x seeds x T, and the options of `simulate` (also keys of the file)."""
 
     learners: list[str]
-    environments: list[dict[str, Any]]  # a name and its parameters each
+    environments: list[dict[str, Any]]  # each has a name and parameters
     episodes: list[int]
     seeds: int | list[int]
-    settings: Any = "tuned"
-    imports: list[str] = field(default_factory=list)  # files (absolute) and modules of a user's own, in this order
+    hparams: Any = "tuned"
+    imports: list[str] = field(default_factory=list)  # user files (absolute) and modules, in this order
     options: Options = field(default_factory=Options)
-    block: int = WIDTH
-    slurm: dict[str, Any] = field(default_factory=dict)  # jobs for `--on slurm`: changes no result
+    block: int = BLOCK_WIDTH
+    slurm: dict[str, Any] = field(default_factory=dict)  # jobs for `--on slurm`; does not change results
 
     def table(self) -> dict[str, Any]:
-        """Every key of the file with its value, defaults too."""
+        """Every key of the file with its value, including defaults."""
         values = asdict(self)
         block, options, slurm = values.pop("block"), values.pop("options"), values.pop("slurm")
         return values | options | {"block": block, "slurm": slurm}
 
     @property
     def digest(self) -> str:
-        """Equal for equal configurations."""
+        """A hash of everything that determines the results."""
         return digest({name: value for name, value in self.table().items() if name != "slurm"})
 
 
 _LAST = ("options", "block", "slurm")
 KEYS = (*(entry.name for entry in fields(Config) if entry.name not in _LAST), *OPTION_NAMES, "block", "slurm")
-OTHERWISE = {"hparams": "settings", "env": "environments", "envs": "environments", "T": "episodes"}  # called elsewhere
-SLURM = {  # the keys of the table [slurm] and their kinds
+ALIASES = {"env": "environments", "envs": "environments", "T": "episodes"}  # names used elsewhere
+RENAMED = {"settings": "hparams"}  # former keys of files, accepted until the next release
+SLURM = {  # the keys of the table [slurm] and their types
     "jobs": int, "partition": str, "account": str, "time": str, "memory": str, "cores": int, "gpus": int,
     "interface": str, "directives": list, "prologue": list,
 }  # fmt: skip
 
 
 def digest(content: Any) -> str:
-    """16 hexadecimal digits of anything that JSON can hold."""
+    """A hash of a JSON value, 16 hexadecimal digits."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def read(path: Path) -> dict[str, Any]:
-    """The table in a TOML file, or an error of one line."""
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"there is no file '{path}'; give a TOML file, or say by flags what to run: --learner, --env."
-        )
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{path} is not TOML: {error}.") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not a text file in UTF-8.") from error
+def block_key(block: Mapping[str, Any]) -> str:
+    """The key of a block: its hash under the names of format 2, so that older run directories can be resumed."""
+    return digest({"setting" if name == "hparams" else name: value for name, value in block.items()})
 
 
-def build(table: Mapping[str, Any], source: str = "the command line") -> Config:
-    """Check names and kinds; what the values mean is checked when the run is expanded into blocks."""
+def _check_plain(name: str, value: Any, depth: int = 0) -> None:
+    """Raise for very long integers and deep nesting, which error messages could not show."""
+    if isinstance(value, int) and value.bit_length() > 64:
+        raise ValueError(f"{name} has {value.bit_length()} bits; give a whole number of at most 64 bits.")
+    if isinstance(value, (dict, list, tuple)):
+        if depth == MAX_DEPTH:
+            raise ValueError(f"{name} nests lists or tables too deeply; give at most {MAX_DEPTH} levels.")
+        for entry in value.values() if isinstance(value, dict) else value:
+            _check_plain(name, entry, depth + 1)
+
+
+def _deprecated(text: str) -> None:
+    warnings.warn(text, DeprecationWarning, stacklevel=4)
+
+
+def build(
+    table: Mapping[str, Any], source: str = "the command line", warn: Callable[[str], None] = _deprecated
+) -> Config:
+    """Build a configuration and check keys and types; `specification.expand` checks the values.
+
+    `warn` reports former names of keys.
+    """
+    for former, name in RENAMED.items():
+        if former in table:
+            if name in table:
+                raise ValueError(f"{source} has both {name!r} and its former name {former!r}; give {name!r} alone.")
+            warn(f"{source}: the key {former!r} is deprecated and will be removed; use {name!r}.")
+    table = {RENAMED.get(name, name): value for name, value in table.items()}
     for name in table:
         if name not in KEYS:
             hint = did_you_mean(name, KEYS, most=1) or f"the keys are {', '.join(KEYS)}."
-            hint = f"did you mean {OTHERWISE[name]}?" if name in OTHERWISE else hint
-            raise ValueError(f"{source} has the key {name!r}, which is not known; {hint}")
+            hint = f"did you mean {ALIASES[name]}?" if name in ALIASES else hint
+            raise ValueError(f"{source} has the unknown key {shown(name)}; {hint}")
+    for name, value in table.items():
+        _check_plain(name, value)
     for name in ("learners", "environments", "episodes", "seeds"):
         if name not in table:
             flag = {"learners": "--learner", "environments": "--env"}.get(name, f"--{name}")
-            raise ValueError(f"{source} does not say which {name}; give {flag}, or {name} = ... in a file.")
+            raise ValueError(f"{source} has no {name}; give {flag}, or {name} = ... in a file.")
     values = dict(table)
     values["learners"] = _list("learners", values["learners"], str)
     values["episodes"] = _list("episodes", values["episodes"], int)
@@ -109,128 +132,115 @@ def build(table: Mapping[str, Any], source: str = "the command line") -> Config:
             values[name] = int(values[name])
     environments = values["environments"]
     environments = environments if isinstance(environments, list) else [environments]
-    values["environments"] = [one for each in environments for one in _environments(each)]
-    values["imports"] = [_import(one) for one in _list("imports", values.get("imports", []), str)]
+    values["environments"] = [table for entry in environments for table in _expand_grid(entry)]
+    values["imports"] = [_absolute(name) for name in _list("imports", values.get("imports", []), str)]
     for name in ("learners", "episodes", "environments", "imports"):
-        texts = [json.dumps(one, sort_keys=True) for one in values[name]]
+        texts = [json.dumps(value, sort_keys=True) for value in values[name]]
         if (not texts and name != "imports") or len(set(texts)) < len(texts):
-            raise ValueError(f"{name} = {values[name]!r} {'has an entry twice' if texts else 'is empty'}.")
-    by_learner = values.get("settings")
+            problem = "has an entry twice; give each once" if texts else "is empty; give at least one entry"
+            raise ValueError(f"{name} = {shown(values[name])} {problem}.")
+    by_learner = values.get("hparams")
     if isinstance(by_learner, dict) and set(by_learner) & set(values["learners"]):
         for name in set(by_learner) - set(values["learners"]):
-            raise ValueError(f"settings are given for {name!r}, which is not among the learners.")
-    if "block" in values and (_one("block", values["block"], int) < 1 or values["block"] % WIDTH):
-        raise ValueError(f"block = {values['block']!r} is not a multiple of {WIDTH}.")
+            raise ValueError(f"hparams are given for {name!r}, which is not among the learners.")
+    if "block" in values and (_typed("block", values["block"], int) < 1 or values["block"] % BLOCK_WIDTH):
+        raise ValueError(
+            f"block = {shown(values['block'])} is not a positive multiple of {BLOCK_WIDTH}; give 32, 64, ..."
+        )
     values["slurm"] = _slurm(values.get("slurm", {}))
-    options = Options.made_of({name: values.pop(name) for name in OPTION_NAMES if name in values})
-    return Config(**values, options=options)
+    options = Options.from_values({name: values.pop(name) for name in OPTION_NAMES if name in values})
+    _check_environments("environments", len(values["environments"]))
+    config = Config(**values, options=options)
+    if isinstance(config.seeds, (int, list)):
+        _check_size(config)
+    return config
 
 
-def parse_environment(text: str) -> dict[str, Any]:
-    """'random:layers=4,rho=0.5' -> a table; values are read as TOML, or taken as text."""
-    name, _, rest = text.partition(":")
-    table: dict[str, Any] = {"name": name}
-    for part in re.split(r",(?![^\[]*\])", rest) if rest else []:
-        parameter, equals, value = part.partition("=")
-        if not equals or not parameter.strip():
-            raise ValueError(f"environment {text!r}: {part!r} is not PARAMETER=VALUE.")
-        if parameter.strip() in table:
-            raise ValueError(f"environment {text!r} gives {parameter.strip()!r} twice; give it once.")
-        table[parameter.strip()] = parse_value(value)
-    return table
-
-
-def parse_value(text: str) -> Any:
-    """A number, a boolean, a list, or the text itself."""
-    try:
-        return tomllib.loads(f"x = {text}")["x"]
-    except tomllib.TOMLDecodeError:
-        return text.strip()
-
-
-def show_environment(table: Mapping[str, Any]) -> str:
-    """The inverse of `parse_environment`, as a label."""
-    parts = ",".join(f"{name}={_toml(value).strip(chr(34))}" for name, value in table.items() if name != "name")
-    return f"{table['name']}:{parts}" if parts else str(table["name"])
-
-
-def write(config: Config) -> str:
-    """TOML with every key, defaults too: the same run again, whatever the defaults become."""
-    values = config.table()
-    environments = values.pop("environments")
-    lines = ["# Written by cpdpo; run it again with: cpdpo run FILE --out NEW_DIRECTORY"]
-    lines += [f"{name} = {_toml(value)}" for name, value in values.items()]
-    for one in environments:
-        lines += ["", "[[environments]]", *(f"{_key(name)} = {_toml(value)}" for name, value in one.items())]
-    return "\n".join(lines) + "\n"
-
-
-def _environments(each: Any) -> list[dict[str, Any]]:
-    """One environment as text or table; its grid multiplied out."""
-    table = parse_environment(each) if isinstance(each, str) else each
+def _expand_grid(entry: Any) -> list[dict[str, Any]]:
+    """The environments of a text or table, one for each combination of its grid."""
+    table = parse_environment(entry) if isinstance(entry, str) else entry
     if not isinstance(table, dict) or not isinstance(table.get("name"), str):
-        raise ValueError(f"environments: {each!r} is neither a name nor a table with a name.")
+        raise ValueError(f"environments: {shown(entry)} is neither a name nor a table with a name.")
     grid = table.get("grid", {})
-    if not isinstance(grid, dict) or not all(isinstance(one, list) and one for one in grid.values()):
-        raise ValueError(f"environment {table['name']!r}: grid = {grid!r} is not a table of lists with entries.")
+    if not isinstance(grid, dict) or not all(isinstance(values, list) and values for values in grid.values()):
+        raise ValueError(f"environment {table['name']!r}: grid = {grid!r} is not a table of non-empty lists.")
     for name in grid:
         if name in table:
-            raise ValueError(f"environment {table['name']!r} gives {name!r} twice, by itself and in its grid.")
+            raise ValueError(f"environment {table['name']!r} has {name!r} both as a key and in its grid; give it once.")
+    _check_environments(f"environment {table['name']!r}: its grid", math.prod(map(len, grid.values())))
     fixed = {name: value for name, value in table.items() if name != "grid"}
     if str(fixed["name"]).endswith(".npz"):
         fixed["name"] = str(Path(fixed["name"]).absolute())
     return [fixed | dict(zip(grid, chosen, strict=True)) for chosen in itertools.product(*grid.values())]
 
 
-def _import(name: str) -> str:
-    """A file by its whole path, so that the run can be taken up from elsewhere."""
+def _check_environments(label: str, count: int) -> None:
+    """Raise for more environments than can be built, before they are made."""
+    if count > MAX_ENVIRONMENTS:
+        raise ValueError(
+            f"{label}: {count:,} environments are too many to build and keep in memory; give at most "
+            f"{MAX_ENVIRONMENTS:,}, or split them into runs."
+        )
+
+
+def count_grid(label: str, grid: Mapping[str, Any]) -> int:
+    """The number of combinations of a grid; raises if there are too many, before they are made."""
+    count = math.prod(len(values) for values in grid.values() if isinstance(values, (list, tuple)))
+    if count > MAX_SIZE:
+        raise ValueError(f"{label} has {count:,} combinations; give at most {MAX_SIZE:,}, or split it into runs.")
+    return count
+
+
+def _check_size(config: Config) -> None:
+    """Raise for a run of too many blocks before they are made."""
+    seeds = config.seeds if isinstance(config.seeds, int) else len(config.seeds)
+    environments, learners, episodes = len(config.environments), len(config.learners), len(config.episodes)
+    specs = config.hparams if isinstance(config.hparams, list) else [config.hparams]
+    hparams = sum(count_grid("hparams: a table", spec) if isinstance(spec, dict) else 1 for spec in specs)
+    hparams *= math.prod(len(values) for values in config.options.axes.values())
+    blocks = environments * learners * episodes * max(hparams, 1) * math.ceil(seeds / config.block)
+    if blocks > MAX_SIZE:
+        raise ValueError(
+            f"{environments:,} environments x {learners} learners x {hparams:,} hparams x {episodes} T x {seeds:,} "
+            f"seeds are {blocks:,} blocks; give at most {MAX_SIZE:,}, or split them into runs."
+        )
+
+
+def _absolute(name: str) -> str:
+    """An import with a file's path made absolute, so that the run can be resumed from any directory."""
     return str(Path(name).absolute()) if is_file(name) else name
 
 
 def _slurm(table: Any) -> dict[str, Any]:
-    """The table [slurm], its names and kinds checked."""
+    """The table [slurm] with its keys and types checked."""
     if not isinstance(table, dict):
-        raise ValueError(f"slurm = {table!r} is not a table.")
+        raise ValueError(f"slurm = {shown(table)} is not a table; give {{ jobs = 16 }}.")
     for name, value in table.items():
         if name not in SLURM:
             hint = did_you_mean(name, SLURM, most=1) or f"the keys are {', '.join(SLURM)}."
-            raise ValueError(f"slurm has the key {name!r}, which is not known; {hint}")
+            raise ValueError(f"slurm has the unknown key {shown(name)}; {hint}")
         if SLURM[name] is list:
             _list(f"slurm.{name}", value, str)
-        elif _one(f"slurm.{name}", value, SLURM[name]) == 0 or (SLURM[name] is int and value < 0):
-            raise ValueError(f"slurm.{name} = {value!r} is not positive.")
+        elif _typed(f"slurm.{name}", value, SLURM[name]) == 0 or (SLURM[name] is int and value < 0):
+            raise ValueError(f"slurm.{name} = {shown(value)} is not positive; give at least 1.")
     if table.get("gpus", 1) != 1:
         raise ValueError(
-            f"slurm.gpus = {table['gpus']!r}: a job has one worker, which uses one GPU; ask for more jobs."
+            f"slurm.gpus = {table['gpus']!r}, but a job's worker uses one GPU; give gpus = 1 and more jobs."
         )
     return table
 
 
-def _one(name: str, value: Any, kind: type) -> Any:
+def _typed(name: str, value: Any, kind: type) -> Any:
+    """The value, if it has the type."""
     if kind is int and isinstance(value, float) and value.is_integer():
         return int(value)  # 1e5
     good = isinstance(value, (int, float)) if kind is float else isinstance(value, kind)
     if not good or (isinstance(value, bool) and kind is not bool):
-        words = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
-        raise ValueError(f"{name} = {value!r} is not {words[kind]}.")
+        names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+        raise ValueError(f"{name} = {shown(value)} is not {names[kind]}.")
     return value
 
 
 def _list(name: str, value: Any, kind: type) -> list:
-    return [_one(name, one, kind) for one in (value if isinstance(value, (list, tuple)) else [value])]
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{_key(name)} = {_toml(one)}" for name, one in value.items()) + " }"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    if isinstance(value, (bool, str)):
-        return json.dumps(value, ensure_ascii=False)
-    if isinstance(value, (int, float)):
-        return repr(float(value) if isinstance(value, float) else value)  # NumPy's say what they are
-    raise ValueError(f"{value!r} is not a number, a text, a list or a table.")
-
-
-def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
+    """The list of a value or of several, each of the type."""
+    return [_typed(name, entry, kind) for entry in (value if isinstance(value, (list, tuple)) else [value])]

@@ -1,4 +1,4 @@
-"""What of a run directory is no longer what was written: found, named, and set aside so that it is done again."""
+"""Damaged files of a run directory: detection, and setting them aside so that their blocks run again."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from cpdpo_jax.sweeps import snapshots
 from cpdpo_jax.sweeps.store import Store
 
 
-def damaged(store: Store, keys: Iterable[str]) -> list[tuple[Path, str]]:
-    """Every finished block and snapshot that is damaged, and how."""
-    found = []
+def find_damaged(store: Store, keys: Iterable[str]) -> list[tuple[Path, str]]:
+    """The damaged results and snapshots of blocks, each with its error message."""
+    damaged = []
     for key in keys:
         done = store.is_done(key)
         path = store.result_path(key) if done else store.checkpoint_path(key)
@@ -24,41 +24,40 @@ def damaged(store: Store, keys: Iterable[str]) -> list[tuple[Path, str]]:
             elif path.is_file():
                 snapshots.read(store, key)
         except DamagedError as error:
-            found.append((path, str(error)))
-        except FileNotFoundError:  # finished in between, by a run that is under way
+            damaged.append((path, str(error)))
+        except FileNotFoundError:  # a concurrent run has just finished the block
             continue
-    return found
+    return damaged
 
 
-def look(store: Store) -> list[tuple[Path, str]]:
-    """`damaged` of all blocks of a run, once its small files have been read, each of which is verified."""
-    _ = store.manifest, store.config, store.kinds_of_machine
-    return damaged(store, store.blocks)
+def verify_run(store: Store) -> list[tuple[Path, str]]:
+    """The damaged files of all blocks; reading the small files of the run verifies those."""
+    _ = store.manifest, store.config, store.machine_kind_count
+    return find_damaged(store, store.blocks)
 
 
 def set_aside(store: Store, keys: Iterable[str], any_version: bool) -> list[str]:
-    """Move what is damaged to `damaged/`, with the lock held; what was done, in words.
+    """Move damaged files to `damaged/` while holding the lock; returns a message for each.
 
-    A snapshot of another kind of machine is refused, because the bits of its block would then be of two, unless
-    `any_version`.
+    Unless `any_version`, a snapshot from another kind of machine raises: one block would mix the rounding of both.
     """
-    found = _manifest(store) + (damaged(store, keys) if store.exists else [])
-    bad = {path for path, _ in found}
+    damaged = _damaged_manifest(store) + (find_damaged(store, keys) if store.exists else [])
+    bad = {path for path, _ in damaged}
     for key in keys:
         path = store.checkpoint_path(key)
         if not any_version and not store.is_done(key) and path.is_file() and path not in bad:
             _check_machine(store, key)
-    said = []
-    for path, what in found:
-        target = _free(store.path / "damaged" / path.name)
+    messages = []
+    for path, message in damaged:
+        target = _unused_path(store.path / "damaged" / path.name)
         target.parent.mkdir(exist_ok=True)
         os.replace(path, target)
-        said.append(f"{what.partition(';')[0]}; it is now {target}, and is done again.")
-    return said
+        messages.append(f"{message.partition(';')[0]}; it was moved to {target}, and is computed again.")
+    return messages
 
 
-def _manifest(store: Store) -> list[tuple[Path, str]]:
-    """The manifest, if it is damaged."""
+def _damaged_manifest(store: Store) -> list[tuple[Path, str]]:
+    """The manifest and its error message, if it is damaged."""
     try:
         _ = store.exists and store.manifest
     except DamagedError as error:
@@ -67,14 +66,14 @@ def _manifest(store: Store) -> list[tuple[Path, str]]:
 
 
 def _check_machine(store: Store, key: str) -> None:
-    if differ := snapshots.of_another_machine(store, key):
+    if difference := snapshots.machine_difference(store, key):
         raise ValueError(
-            f"{store.checkpoint_path(key)} was begun on another kind of machine ({differ}), which may round "
-            "otherwise; remove it to run its block from the start, or give --any-version to mix the two in one block."
+            f"{store.checkpoint_path(key)} was written on another kind of machine ({difference}), which may round "
+            "differently; remove it to run its block from the start, or give --any-version to mix both in one block."
         )
 
 
-def _free(path: Path) -> Path:
-    """The path, or with the first number that makes it a new one."""
+def _unused_path(path: Path) -> Path:
+    """The path, with a number added if it exists."""
     names = itertools.chain([path.name], (f"{path.stem}-{n}{path.suffix}" for n in itertools.count(1)))
     return next(path.with_name(name) for name in names if not path.with_name(name).exists())

@@ -1,9 +1,9 @@
-"""Who runs in a directory: one process for all of it, or several for a shard each, and none of them waits.
+"""Locks of a run directory: one process runs all of it, or several run one shard each; none of them waits.
 
-    lock              held alone by a run of everything, together by shards
+    lock              exclusive for a run of all blocks, shared between shards
     lock-0-of-3       held by the process that runs shard 0/3
 
-The system lets go of a lock when its process ends, however it ends. What a lock file says is for people.
+The operating system releases a lock when its process ends. The text in a lock file names the process.
 """
 
 from __future__ import annotations
@@ -22,53 +22,53 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cpdpo_jax.sweeps.shards import Shard
 
-WHOLE = "lock"
-HELD = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)  # another process has it; else there are no locks here
-PATIENCE = 5  # tries, 0.05 s apart: somebody who only looks holds a lock for an instant
+RUN_LOCK = "lock"
+HELD = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)  # another process holds it; other errors: no locks supported
+ATTEMPTS = 5  # 0.05 s apart, because `holders` takes a lock for an instant
 
 
 def is_lock(name: str) -> bool:
     """Whether a file of a run directory is a lock."""
-    return re.fullmatch(rf"{WHOLE}(-\d+-of-\d+)?", name) is not None
+    return re.fullmatch(rf"{RUN_LOCK}(-\d+-of-\d+)?", name) is not None
 
 
 @contextmanager
 def locked(directory: Path, shard: Shard | None = None) -> Iterator[None]:
-    """Be the only process that runs here, or that runs this shard; ValueError with who does."""
+    """Hold the lock of the directory or of a shard; ValueError names the process that already holds it."""
     with ExitStack() as stack:
         stack.enter_context(_directory_held(directory, fcntl.LOCK_EX if shard is None else fcntl.LOCK_SH))
         if shard is None:
-            stack.enter_context(_held(directory, WHOLE, fcntl.LOCK_EX))
+            stack.enter_context(_held(directory, RUN_LOCK, fcntl.LOCK_EX))
             _refuse_shards(directory, None)
         else:
-            stack.enter_context(_held(directory, WHOLE, fcntl.LOCK_SH))
+            stack.enter_context(_held(directory, RUN_LOCK, fcntl.LOCK_SH))
             _refuse_shards(directory, shard)
             stack.enter_context(_held(directory, shard.lock, fcntl.LOCK_EX, f"shard {shard}: "))
         yield
 
 
 def holders(directory: Path) -> list[str]:
-    """Who runs here now."""
-    found = []
-    for name in (WHOLE, *_shard_locks(directory)):
+    """The processes that hold a lock now."""
+    processes = []
+    for name in (RUN_LOCK, *_shard_locks(directory)):
         try:
             with open(directory / name) as file:
                 try:
                     fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 except OSError as error:
                     if error.errno in HELD:
-                        found.append(file.read().strip() or "another process")
+                        processes.append(file.read().strip() or "another process")
         except FileNotFoundError:
             continue
-    return found
+    return processes
 
 
 def _shard_locks(directory: Path) -> list[str]:
-    return sorted(path.name for path in directory.glob(f"{WHOLE}-*") if is_lock(path.name))
+    return sorted(path.name for path in directory.glob(f"{RUN_LOCK}-*") if is_lock(path.name))
 
 
 def _refuse_shards(directory: Path, shard: Shard | None) -> None:
-    """Shards of another number of shards would run the same blocks."""
+    """Raise if a shard of a different number of shards is running, because it runs some of the same blocks."""
     for name in _shard_locks(directory):
         if shard is None or not name.endswith(f"-of-{shard.count}"):
             with _held(directory, name, fcntl.LOCK_EX):
@@ -77,19 +77,19 @@ def _refuse_shards(directory: Path, shard: Shard | None) -> None:
 
 @contextmanager
 def _directory_held(directory: Path, kind: int) -> Iterator[None]:
-    """The directory itself, which cannot be deleted while it is in use, as a lock file can; not all systems can."""
+    """Lock the directory itself, since a lock file may be deleted; skipped where the file system cannot do it."""
     handle = os.open(directory, os.O_RDONLY)
     try:
-        for left in reversed(range(PATIENCE)):
+        for remaining in reversed(range(ATTEMPTS)):
             try:
                 fcntl.flock(handle, kind | fcntl.LOCK_NB)
                 break
             except OSError as error:
                 if error.errno not in HELD:
                     break
-                if not left:
-                    who = " and ".join(holders(directory)) or "another process, whose lock file was deleted"
-                    raise ValueError(f"{directory} is being run by {who}; wait for it, or end it first.") from error
+                if not remaining:
+                    holder = " and ".join(holders(directory)) or "another process, whose lock file was deleted"
+                    raise ValueError(f"{directory} is being run by {holder}; wait for it, or end it first.") from error
                 time.sleep(0.05)
         yield
     finally:
@@ -110,16 +110,16 @@ def _held(directory: Path, name: str, kind: int, label: str = "") -> Iterator[No
 
 
 def _take(file: Any, kind: int, directory: Path) -> None:
-    for left in reversed(range(PATIENCE)):
+    for remaining in reversed(range(ATTEMPTS)):
         try:
             fcntl.flock(file, kind | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno not in HELD:
                 raise ValueError(
-                    f"the file system of {directory} cannot lock files ({error.strerror}), which keeps two processes "
-                    "from running the same blocks; give an --out elsewhere, or --no-lock if nobody else runs there."
+                    f"the file system of {directory} cannot lock files ({error.strerror}), so two processes could run "
+                    "the same blocks; give an --out elsewhere, or --no-lock if no other process runs there."
                 ) from error
-            if not left:
+            if not remaining:
                 file.seek(0)
                 holder = file.read().strip() or " and ".join(holders(directory)) or "another process"
                 raise ValueError(f"{directory} is being run by {holder}; wait for it, or end it first.") from error

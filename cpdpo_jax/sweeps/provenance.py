@@ -1,81 +1,100 @@
-"""Where a result comes from: versions, a hash of the numerical code, git revision, devices, the time."""
+"""The provenance of a result: versions, a hash of the numerical code, git revision, devices and time."""
 
 from __future__ import annotations
 
 import datetime
-import hashlib
+import functools
+import importlib
 import os
 import subprocess
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from cpdpo_jax.common.machine import cpu_type
+from cpdpo_jax.sweeps.hashing import digest
 
-HOME = Path(__file__).parents[1]
-COMPUTING = ("common", "kernels", "exact", "envs", "learners", "simulation")  # rooms that decide what a result is
+PACKAGE = Path(__file__).parents[1]
+NUMERICAL_PACKAGES = (
+    "common",
+    "kernels",
+    "exact",
+    "envs",
+    "learners",
+    "simulation",
+)  # determine results
 
 
 def now() -> str:
-    """The time, for people and programs."""
+    """The current time in UTC, in ISO 8601."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 def versions() -> dict[str, str]:
-    """What decides how numbers are rounded: the package, a hash of its numerical code, and the compiler."""
-    code = hashlib.sha256()
-    for path in sorted(path for room in COMPUTING for path in (HOME / room).rglob("*.py")):
-        code.update(path.read_bytes())
-    here = {name: metadata.version(name) for name in ("jax", "jaxlib", "numpy", "highspy")}
-    return {"cpdpo_jax": metadata.version("cpdpo_jax"), "code": code.hexdigest()[:12], **here}
+    """The versions that determine rounding: the package, a hash of its numerical code, and the compiler."""
+    paths = [path for name in NUMERICAL_PACKAGES for path in (PACKAGE / name).rglob("*.py")]
+    code = digest({path.relative_to(PACKAGE).as_posix(): path.read_bytes() for path in paths})
+    libraries = {name: metadata.version(name) for name in ("jax", "jaxlib", "numpy", "highspy")}
+    return {"cpdpo_jax": metadata.version("cpdpo_jax"), "code": code, **libraries}
 
 
-_HARMLESS = ("--xla_force_host_platform_device_count", "--xla_dump")  # flags that change no bit
+_HARMLESS = ("--xla_force_host_platform_device_count", "--xla_dump")  # flags that do not change results
+_VARIABLES = ("CPDPO_TARGET", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_OPT", "NUMBA_DISABLE_JIT")
 
 
 def rounding() -> dict[str, str]:
-    """What else decides how numbers are rounded: the processor, what jax computes on, and the compiler's flags."""
-    flags = [one for one in os.environ.get("XLA_FLAGS", "").split() if not one.startswith(_HARMLESS)]
-    kinds = {f"{one.platform} {one.device_kind}" for one in _devices()}
+    """The machine's properties that determine rounding: processor, devices, CPU kernels and compiler options."""
+    import jax
+
+    from cpdpo_jax.simulation import workers
+
+    flags = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if not flag.startswith(_HARMLESS)]
+    kinds = {f"{device.platform} {device.device_kind}" for device in workers.devices()}
     return {
         "cpu": cpu_type(),
         "devices": ", ".join(sorted(kinds)),
         "XLA_FLAGS": " ".join(sorted(flags)),
-        "CPDPO_CPU_ACCELERATION": os.environ.get("CPDPO_CPU_ACCELERATION", ""),
-        **{name: os.environ[name] for name in ("CPDPO_TARGET",) if os.environ.get(name)},
+        "kernels": _kernels(),
+        "matmul_precision": str(jax.config.jax_default_matmul_precision or ""),  # pyright: ignore[reportAttributeAccessIssue]
+        **{name: os.environ.get(name, "") for name in _VARIABLES},
     }
 
 
+def _kernels() -> str:
+    """The compiler of the CPU kernels, with versions."""
+    from cpdpo_jax.kernels.machines.numba import calls
+    from cpdpo_jax.kernels.machines.target import only_paper_forms
+
+    return "pure JAX" if only_paper_forms() or not calls.is_usable() else _numba()
+
+
+@functools.cache
+def _numba() -> str:
+    """The versions of numba and llvmlite if both can be imported; an installation may be broken."""
+    try:
+        numba, llvmlite = (importlib.import_module(name) for name in ("numba", "llvmlite"))
+    except Exception:  # of any type: the kernels are then not in use
+        return "pure JAX"
+    return f"numba {numba.__version__}, llvmlite {llvmlite.__version__}"
+
+
 def git_revision() -> str | None:
-    """The revision of the package's own checkout, with '+' if files differ from it; None outside one."""
+    """The git revision of the package's checkout, with '+' for uncommitted changes; None outside a checkout."""
 
     def git(*arguments: str) -> str:
         return subprocess.run(
-            ["git", "-C", str(HOME), *arguments], capture_output=True, text=True, timeout=10, check=True
+            ["git", "-C", str(PACKAGE), *arguments], capture_output=True, text=True, timeout=10, check=True
         ).stdout.strip()
 
     try:
-        if Path(git("rev-parse", "--show-toplevel")) != HOME.parent:
+        if Path(git("rev-parse", "--show-toplevel")) != PACKAGE.parent:
             return None
-        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", "cpdpo_jax") else "")
+        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", ".") else "")
     except (OSError, subprocess.SubprocessError):
         return None
 
 
 def devices() -> list[str]:
-    """What jax computes on, and how many cores there are."""
-    return [*(f"{one.platform}: {one.device_kind}" for one in _devices()), f"{os.cpu_count()} cores"]
+    """The devices of jax and the number of cores."""
+    from cpdpo_jax.simulation import workers
 
-
-def _devices() -> list[Any]:
-    """What jax computes on; ValueError if it is told to use what is not there."""
-    import jax
-
-    try:
-        return jax.local_devices()
-    except (RuntimeError, AssertionError, AttributeError) as error:  # the last: jax's assertion under `python -OO`
-        asked = os.environ.get("JAX_PLATFORMS", "")
-        raise ValueError(
-            f"JAX_PLATFORMS = {asked!r}: jax finds no such device here ({' '.join(str(error).split())[:200]}); set it "
-            "to cpu, or unset it."
-        ) from error
+    return [*(f"{device.platform}: {device.device_kind}" for device in workers.devices()), f"{os.cpu_count()} cores"]

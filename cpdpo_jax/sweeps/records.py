@@ -1,4 +1,4 @@
-"""The small files of a run directory, in JSON and TOML, each with a checksum of its own: a change is seen and named."""
+"""The small JSON and TOML files of a run directory, each with a checksum that detects changes."""
 
 from __future__ import annotations
 
@@ -10,40 +10,41 @@ from typing import Any
 from cpdpo_jax.common import files
 from cpdpo_jax.common.files import DamagedError
 from cpdpo_jax.sweeps import config as configuration
-from cpdpo_jax.sweeps.config import Config, digest
+from cpdpo_jax.sweeps import config_text
+from cpdpo_jax.sweeps.config import Config, block_key
 
 FORMAT = 2  # since 2 every file has a checksum
 _LAST_LINE = "# sha256 "
 
 
 def as_json(content: dict[str, Any]) -> str:
-    """A table with its format and checksum."""
+    """The JSON text of a table with its format and checksum."""
     content = {**content, "format": content.get("format", FORMAT)}
     content.pop("sha256", None)
     return json.dumps(content | {"sha256": _sum(content)}, indent=1)
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """The same in a file."""
+    """Write `as_json` to a file."""
     files.write(path, as_json(content))
 
 
 def read_json(path: Path, remedy: str) -> dict[str, Any]:
-    """What was written; DamagedError names the file and the remedy. Format 1 had no checksum."""
+    """The table in a file; DamagedError names the file and the remedy. Format 1 had no checksum."""
     content = _parsed(path, remedy)
     stored = content.pop("sha256", None)
     written = content.get("format", 1)
     if stored is not None and stored != _sum(content):
-        raise DamagedError(f"{path} is damaged: it was changed since it was written; {remedy}")
+        raise DamagedError(f"{path} is damaged: it was changed after it was written; {remedy}")
     if not isinstance(written, int) or written > FORMAT:
-        raise ValueError(f"{path} is of format {written}, this cpdpo_jax reads up to {FORMAT}; update the package.")
+        raise ValueError(f"{path} has format {written}, but cpdpo_jax reads up to {FORMAT}; update the package.")
     if stored is None and written > 1:
-        raise DamagedError(f"{path} is damaged: its checksum is lost; {remedy}")
+        raise DamagedError(f"{path} is damaged: it has no checksum; {remedy}")
     return content
 
 
 def write_blocks(path: Path, blocks: dict[str, dict[str, Any]]) -> None:
-    """All blocks of a run by key."""
+    """Write all blocks of a run by key."""
     write_json(path, {"blocks": blocks})
 
 
@@ -51,29 +52,36 @@ def read_blocks(path: Path, remedy: str) -> dict[str, dict[str, Any]]:
     """All blocks of a run by key; each key is the hash of its block."""
     content = read_json(path, remedy)
     blocks = content["blocks"] if "format" in content else content
-    if not isinstance(blocks, dict) or not blocks or any(digest(block) != key for key, block in blocks.items()):
-        what = "it names no block" if blocks == {} else "a block is not what its key says"
-        raise DamagedError(f"{path} is damaged: {what}; {remedy}")
+    if isinstance(blocks, dict):
+        blocks = {key: _with_present_names(block) for key, block in blocks.items()}
+    if not isinstance(blocks, dict) or not blocks or any(block_key(block) != key for key, block in blocks.items()):
+        reason = "it names no block" if blocks == {} else "the hash of a block differs from its key"
+        raise DamagedError(f"{path} is damaged: {reason}; {remedy}")
     return blocks
 
 
+def _with_present_names(block: dict[str, Any]) -> dict[str, Any]:
+    """The block with `hparams` where older runs have `setting`."""
+    return {"hparams" if name == "setting" else name: value for name, value in block.items()}
+
+
 def read_sessions(path: Path) -> list[dict[str, Any]]:
-    """When a shard was run, and on what."""
-    remedy = "remove it; it is for people"
+    """The sessions of a shard: times, versions and machines."""
+    remedy = "remove it; no result depends on it"
     sessions = read_json(path, remedy).get("sessions")
-    if not isinstance(sessions, list) or not all(isinstance(one, dict) for one in sessions):
+    if not isinstance(sessions, list) or not all(isinstance(session, dict) for session in sessions):
         raise DamagedError(f"{path} is damaged: it lists no sessions; {remedy}")
     return sessions
 
 
 def write_config(path: Path, config: Config) -> None:
-    """The configuration as TOML, its checksum in a comment at the end."""
-    text = configuration.write(config)
+    """Write the configuration as TOML with its checksum in a comment at the end."""
+    text = config_text.to_toml(config.table())
     files.write(path, f"{text}{_LAST_LINE}{hashlib.sha256(text.encode()).hexdigest()}\n")
 
 
 def read_config(path: Path, remedy: str, checked: bool) -> Config:
-    """The configuration; `checked`: it must have its checksum."""
+    """The configuration in a file; `checked`: a missing checksum is an error."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -82,8 +90,8 @@ def read_config(path: Path, remedy: str, checked: bool) -> Config:
         raise DamagedError(f"{path} is damaged: it is not text in UTF-8; {remedy}") from error
     body, mark, stored = text.rpartition(_LAST_LINE)
     if checked and (not mark or stored.strip() != hashlib.sha256(body.encode()).hexdigest()):
-        raise DamagedError(f"{path} is damaged: it was changed since it was written; {remedy}")
-    return configuration.build(configuration.read(path), str(path))
+        raise DamagedError(f"{path} is damaged: it was changed after it was written; {remedy}")
+    return configuration.build(config_text.read(path), str(path), warn=lambda text: None)
 
 
 def _parsed(path: Path, remedy: str) -> dict[str, Any]:
@@ -99,4 +107,5 @@ def _parsed(path: Path, remedy: str) -> dict[str, Any]:
 
 
 def _sum(content: dict[str, Any]) -> str:
+    """The checksum of a table."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -1,10 +1,10 @@
-"""A sweep from Python: `run` does what is not finished in a run directory, `load_run` reads what is.
+"""Sweeps from Python: `run` runs the unfinished blocks of a run directory, `load_run` reads the finished ones.
 
     tables = cp.run({"learners": ["cpdpo"], "environments": ["hard"], "episodes": 10_000, "seeds": 32}, out="runs/a")
     for environment, episodes, result in tables:
         print(environment, result.summary())
 
-The command line runs by `execute` too: `cpdpo status`, `resume` and `report` understand the same directory.
+The command line uses `execute`, too, so `cpdpo status`, `resume` and `report` work on the same directory.
 """
 
 from __future__ import annotations
@@ -18,11 +18,16 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from cpdpo_jax.common import files
-from cpdpo_jax.simulation.blocks import KEEP_SECONDS
+from cpdpo_jax.common.interrupts import interrupts
+from cpdpo_jax.common.text import counted, shown
+from cpdpo_jax.simulation.blocks import SNAPSHOT_SECONDS
+from cpdpo_jax.simulation.inputs import refuse_rank_promotion
 from cpdpo_jax.sweeps import config as configuration
+from cpdpo_jax.sweeps import config_text
+from cpdpo_jax.sweeps.compatibility import check, check_versions
 from cpdpo_jax.sweeps.config import Config
-from cpdpo_jax.sweeps.engines import Where, leave_accelerators, opened
-from cpdpo_jax.sweeps.fitting import check
+from cpdpo_jax.sweeps.engine_spec import DaskClient, EngineSpec
+from cpdpo_jax.sweeps.engines import disable_preallocation, open_engine
 from cpdpo_jax.sweeps.integrity import set_aside
 from cpdpo_jax.sweeps.load import Table, load_runs
 from cpdpo_jax.sweeps.provenance import rounding
@@ -32,15 +37,15 @@ from cpdpo_jax.sweeps.specification import expand
 from cpdpo_jax.sweeps.store import Store
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-THREADS = Where()
+THREADS = EngineSpec()
 
 
 class Outcome(NamedTuple):
-    """What a session in a run directory came to."""
+    """The outcome of a session in a run directory."""
 
     store: Store
-    blocks: int  # of the whole run, or of the shard
-    before: int  # those that were finished before
+    blocks: int  # in the run, or in the shard
+    before: int  # blocks that were finished before the session
     finished: bool  # False: stopped by Ctrl-C
 
 
@@ -50,120 +55,128 @@ def run(
     *,
     progress: bool = True,
     any_version: bool = False,
-    every: float = KEEP_SECONDS,
+    every: float = SNAPSHOT_SECONDS,
     shard: str | None = None,
-    on: Any = "",
+    on: str | DaskClient = "",
     shared: bool = True,
 ) -> list[Table]:
-    """Run a sweep in the directory `out`, or what of it is not finished there, and return its results.
+    """Run the unfinished blocks of a sweep in the directory `out` and return all results.
 
     config       a table with the keys of a TOML file (see `sweeps.config`), or the path of such a file
-    out          the run directory; one that holds a run of another configuration is refused, one that holds a part of
-                 this one is taken up
-    progress     show a bar with the time left, on a terminal
-    any_version  go on with a directory that another version began
-    every        seconds between snapshots, from which a run that was killed goes on
-    shard        "I/N": only that share of the blocks; other processes may run the others in the same directory at once
-    on           where: "" (threads), "local:4", "slurm:16", "tcp://HOST:PORT", "tls://..." or a `distributed.Client`
-    shared       False: workers do not see `out`; their results are sent back, and a lost block starts again
+    out          the run directory; part of the same run is resumed, a run of another configuration raises ValueError
+    progress     show a progress bar on a terminal
+    any_version  resume a directory that another version of the package started
+    every        seconds between snapshots, from which a killed run resumes
+    shard        "I/N": run only shard I of N; other processes may run the other shards in the same directory
+    on           "" (threads), "local:4", "slurm:16", "tcp://HOST:PORT", "tls://..." or a `distributed.Client`
+    shared       False: workers cannot see `out` and send their results back; a lost block restarts from the beginning
 
-    Returns one (environment, episodes, `Result`) per environment and T, as `load_run` does. Ctrl-C raises
-    KeyboardInterrupt when all that is done has been kept: the same call goes on from there. Curves that came to a value
-    that is not finite are NaN from there on, and `result.data.first_non_finite` says where.
+    Returns one (environment, episodes, `Result`) per environment and T, like `load_run`. Ctrl-C stores a snapshot and
+    raises KeyboardInterrupt; the same call resumes. Curves are NaN from their first non-finite value on, whose episode
+    is `result.data.first_non_finite`.
     """
     if not every > 0:
-        raise ValueError(f"every = {every!r} is not a positive number of seconds.")
-    where = Where(on=on, shared=shared)
+        raise ValueError(f"every = {shown(every)} is not a positive number of seconds.")
     outcome = execute(
-        asked(config), out, progress=progress, any_version=any_version, every=every, shard=parse(shard), where=where
+        build_config(config),
+        out,
+        progress=progress,
+        any_version=any_version,
+        every=every,
+        shard=parse(shard),
+        engine_spec=EngineSpec(on=on, shared=shared),
     )
     if not outcome.finished:
-        raise KeyboardInterrupt(f"stopped; what is done is kept in {out}, and the same call goes on from there")
+        raise KeyboardInterrupt(f"stopped; the progress is stored in {out}, and the same call resumes")
     return load_runs([outcome.store])
 
 
 def load_run(directory: str | os.PathLike[str], *more: str | os.PathLike[str]) -> list[Table]:
     """The finished blocks of a run directory: one (environment, episodes, `Result`) per environment and T.
 
-    A run that is not finished has NaN where there is no block yet. Several directories (other seeds, run elsewhere) are
-    put together.
+    Values of unfinished blocks are NaN. Several directories, such as runs of other seeds, are combined.
     """
-    tables = load_runs([Store(one).require() for one in (directory, *more)])
+    tables = load_runs([Store(path).require() for path in (directory, *more)])
     if not tables:
-        raise ValueError(f"{directory} has no finished block yet; go on with: cpdpo resume {directory}")
+        raise ValueError(f"{directory} has no finished block yet; resume with: cpdpo resume {directory}")
     return tables
 
 
-def asked(config: Mapping[str, Any] | str | os.PathLike[str]) -> Config:
-    """A configuration, checked, from a table or a file."""
+def build_config(config: Mapping[str, Any] | str | os.PathLike[str]) -> Config:
+    """The checked configuration of a table or a file."""
     if isinstance(config, Mapping):
         return configuration.build(config, "the configuration")
     if not isinstance(config, (str, os.PathLike)):
         raise ValueError(f"config is a {type(config).__name__}; give a table of keys, or the path of a TOML file.")
     if not Path(config).is_file():
         raise ValueError(f"config = {str(config)!r}: there is no such file; give a table, or the path of a TOML file.")
-    return configuration.build(configuration.read(Path(config)), str(config))
+    return configuration.build(config_text.read(Path(config)), str(config))
 
 
-def _names_a_full_disk(function: _Function) -> _Function:
-    """Let the error of a full disk name the run directory, wherever in a run it comes."""
+def _with_directory(function: _Function) -> _Function:
+    """Add the run directory to the error of a full disk."""
 
     @functools.wraps(function)
-    def named(config: Config, out: str | os.PathLike[str], **options: Any) -> Any:
+    def wrapped(config: Config, out: str | os.PathLike[str], **options: Any) -> Any:
         try:
             return function(config, out, **options)
         except OSError as error:
-            if files.is_full(error) and error.filename != str(out):
+            if files.is_disk_full(error) and error.filename != str(out):
                 raise OSError(error.errno, error.strerror, str(out)) from error
             raise
 
-    return named  # pyright: ignore[reportReturnType]
+    return wrapped  # pyright: ignore[reportReturnType]
 
 
-@_names_a_full_disk
+@_with_directory
+@interrupts()
 def execute(
     config: Config,
     out: str | os.PathLike[str],
     *,
     progress: bool = True,
     any_version: bool = False,
-    every: float = KEEP_SECONDS,
+    every: float = SNAPSHOT_SECONDS,
     shard: Shard | None = None,
     lock: bool = True,
-    where: Where = THREADS,
-    say: Callable[[str], None] = lambda text: None,
+    engine_spec: EngineSpec = THREADS,
+    log: Callable[[str], None] = lambda text: None,
     warn: Callable[[str], None] = warnings.warn,
 ) -> Outcome:
-    """Run what is not finished in a run directory, as the only process there, or the only one of its shard.
+    """Run the unfinished blocks of a run, or of a shard, while holding its lock.
 
-    A stop is in the outcome. What is damaged there is set aside and done again: `warn` is told. `lock` False: for file
-    systems that cannot; nobody else must run there.
+    Damaged files are set aside with a call of `warn`, and their blocks run again. lock=False is for file systems
+    without locks; no other process may then run in the directory. Ctrl-C sets `Outcome.finished` to False.
     """
-    leave_accelerators(where)
-    rounding()  # is jax there, with a device? Before anything is written
-    blocks = expand(config)
-    mine = blocks if shard is None else shard.of(blocks)
+    disable_preallocation(engine_spec)
+    rounding()  # raises if jax has no device, before anything is written
+    refuse_rank_promotion()
+    if Store(out).exists:
+        check_versions(Store(out), any_version)  # before imports are executed
+    blocks = expand(config, log)
+    selected = blocks if shard is None else shard.select(blocks)
     store = Store(out)
     check(store, config, blocks, any_version)
     store.path.mkdir(parents=True, exist_ok=True)
-    with store.locked(shard) if lock else nullcontext():
+    with store.lock(shard) if lock else nullcontext():
         check(store, config, blocks, any_version)
-        elsewhere = where.kind != "threads"  # workers look at the snapshots' machines themselves
-        for told in set_aside(store, mine, any_version or elsewhere):
-            warn(told)
-        with opened(where, config, store.path, say, warn) as engine:
+        remote = engine_spec.kind != "threads"  # workers check the machines of snapshots themselves
+        for message in set_aside(store, selected, any_version or remote):
+            warn(message)
+        with open_engine(engine_spec, config, store.path, log, warn) as engine:
             store.begin(config, blocks, shard)
             if shard is not None:
-                check(store, config, blocks, any_version)  # one that came at the same time may have been the first
-            before = sum(map(store.is_done, mine))
-            of = f" in shard {shard}" if shard else ""
-            say(f"{out}: {len(mine)} blocks{of}, {before} finished before, {len(mine) - before} to run.")
+                check(store, config, blocks, any_version)  # another shard may have started first
+            before = sum(map(store.is_done, selected))
+            place = f" in shard {shard}" if shard else ""
+            count = counted(len(selected), "block")
+            log(f"{out}: {count}{place}, {before} finished before, {len(selected) - before} to run.")
             try:
-                finished = run_all(store, mine, engine, every=every, quiet=not progress)
-                store.tidy(blocks, shard)  # what lost workers left
+                finished = run_all(store, selected, engine, every=every, quiet=not progress)
+                store.clean_up(blocks, shard)  # files of lost workers
                 store.end(shard, engine.machines)
             except OSError as error:
                 if error.errno is None:
                     raise
                 raise OSError(error.errno, error.strerror, str(out)) from error
-    return Outcome(store, len(mine), before, finished)
+    return Outcome(store, len(selected), before, finished)

@@ -1,4 +1,4 @@
-"""Running blocks in a run directory: `run_pack`, a function of their descriptions alone, and all of them at once."""
+"""Runs blocks of a run directory: a pack from the blocks' descriptions alone (`run_pack`), or all of them."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ import numpy as np
 from cpdpo_jax.common.machine import cores
 from cpdpo_jax.simulation.assemble import assemble
 from cpdpo_jax.simulation.blocks import (
-    KEEP_SECONDS,
+    SNAPSHOT_SECONDS,
     Snapshot,
     advance,
     begin,
     compile_block,
-    in_its_precision,
     run_block,
+    with_plan_precision,
 )
 from cpdpo_jax.simulation.curves import BlockCurves
 from cpdpo_jax.simulation.lanes import LaneIndex, lane_inputs
 from cpdpo_jax.simulation.plan import LearnerPlan
-from cpdpo_jax.simulation.workers import how_many, use_compilation_cache
+from cpdpo_jax.simulation.workers import use_compilation_cache
 from cpdpo_jax.sweeps import snapshots
-from cpdpo_jax.sweeps.config import show_environment
-from cpdpo_jax.sweeps.packing import Pack, join, packs, split
+from cpdpo_jax.sweeps.config_text import environment_label
+from cpdpo_jax.sweeps.packing import Pack, join, make_packs, split
 from cpdpo_jax.sweeps.provenance import rounding
-from cpdpo_jax.sweeps.specification import BlockSpec, build_block, build_together, description, kind
+from cpdpo_jax.sweeps.specification import BlockSpec, build_batch, build_block, description
 from cpdpo_jax.sweeps.store import Store
 
 PROBE_SECONDS = 0.3
@@ -41,150 +41,150 @@ def run_pack(
     pack: Pack,
     progress: Callable[[int], None] = lambda n: None,
     stop: Callable[[], bool] = lambda: False,
-    every: float = KEEP_SECONDS,
+    every: float = SNAPSHOT_SECONDS,
 ) -> bool:
-    """Run blocks side by side from where their snapshots stand, or from the start, and store them; False if stopped.
+    """Run the blocks of a pack from their snapshots or from the start, and store them; False if stopped.
 
-    A lane that comes to a value that is not finite is NaN from there on; a pack of none but such lanes ends early.
+    The curves of a lane are NaN from its first non-finite value on; a pack of only such lanes ends early.
     """
-    blocks, told = pack.blocks, 0  # episodes that were reported
+    blocks, reported = pack.blocks, 0  # episodes
     while blocks:
-        plan, lane = build_together(list(blocks.values()), pack.batch)
+        plan, lane = build_batch(list(blocks.values()), pack.batch, pack.narrow)
         lanes, launch = [len(block["seeds"]) for block in blocks.values()], len(lane.seed)
         width = launch if plan.on_host else next(iter(blocks.values()))["width"]
-        begun = [one for key in blocks if (one := snapshots.load(store, key)) is not None]
+        begun = [snapshot for key in blocks if (snapshot := snapshots.load(store, key)) is not None]
         start = join(begun, lanes, launch, width) if len(begun) == len(blocks) else None
-        if start is not None and start.episode > told:
-            progress((start.episode - told) * lane.count)
+        if start is not None and start.episode > reported:
+            progress((start.episode - reported) * lane.count)
         keep = functools.partial(_keep, store, list(blocks), lanes, launch, width)
         started = time.perf_counter()
         curves = run_block(
-            plan, lane, lambda n, count=lane.count: progress(n * count), stop, start=start, keep=keep, every=every
+            plan, lane, lambda n, count=lane.count: progress(n * count), stop, start=start, save=keep, every=every
         )
-        seconds, told = time.perf_counter() - started, int(curves.done)
-        rest = {}
+        seconds, reported = time.perf_counter() - started, int(curves.done)
+        unfinished = {}
         for (key, block), part in zip(blocks.items(), split(curves, lanes, launch, width), strict=True):
-            bad = (part.first_bad > 0).all()
-            if told == block["episodes"] or (bad and told in plan.calls):
+            ended = (part.first_non_finite > 0).all()
+            if reported == block["episodes"] or (ended and reported in plan.calls):
                 _finish(store, key, block, part, seconds * len(block["seeds"]) / lane.count)
             else:
-                rest[key] = block
-        if rest and stop():
+                unfinished[key] = block
+        if unfinished and stop():
             return False
-        blocks = rest
+        blocks = unfinished
     return True
 
 
 def _keep(store: Store, keys: list[str], lanes: list[int], launch: int, width: int, snapshot: Snapshot) -> None:
-    """Store how far each block of a pack has come; one that is about to end goes on from the snapshot before."""
+    """Store the snapshots of a pack's blocks, except of blocks that end early because no lane is finite."""
     for key, part in zip(keys, split(snapshot, lanes, launch, width), strict=True):
-        if not (part.curves.first_bad > 0).all():
-            snapshots.keep(store, key, part)
+        if not (part.curves.first_non_finite > 0).all():
+            snapshots.save(store, key, part)
 
 
 def _finish(store: Store, key: str, block: BlockSpec, curves: BlockCurves, seconds: float) -> None:
-    """Store a block that is done."""
-    whole_plan, plan, lane = build_block(block)
-    one = jax.tree.map(lambda leaf: np.asarray(leaf)[..., [block["instance"]]], whole_plan.solution)
-    result = assemble([plan], [(0, lane, curves)], np.asarray(block["seeds"]), one, whole_plan.asked, seconds, False)
-    label = show_environment(block["environment"])
-    about = description(json.dumps(block["environment"]), block["instance"])
+    """Store the result of a block."""
+    simulation, plan, lane = build_block(block)
+    solution = jax.tree.map(lambda leaf: np.asarray(leaf)[..., [block["instance"]]], simulation.solution)
+    seeds = np.asarray(block["seeds"])
+    result = assemble([plan], [(0, lane, curves)], seeds, solution, simulation.attributes, seconds, False)
+    label = environment_label(block["environment"])
+    text = description(json.dumps(block["environment"]), block["instance"])
     result.data.attrs.update(
-        environment=label, description=about, block=json.dumps(block, sort_keys=True), block_key=key,
+        environment=label, description=text, block=json.dumps(block, sort_keys=True), block_key=key,
         rounding=json.dumps(rounding()),
     )  # fmt: skip
     store.finish(key, result)
 
 
 class Engine(Protocol):
-    """Where packs of blocks run."""
+    """Runs packs of blocks."""
 
     @property
     def workers(self) -> int:
-        """How many run at once."""
+        """The number of packs that run in parallel."""
         ...
 
     @property
     def machines(self) -> Sequence[dict[str, str]]:
-        """The kinds of machine (`provenance.rounding`) that blocks were run on, beside this process's."""
+        """The kinds of machine (`provenance.rounding`) of other processes that ran blocks."""
         ...
 
     def run(self, store: Store, packs: Sequence[Pack], *, every: float, progress: bool) -> bool:
         """Run packs and store their blocks; False if stopped by Ctrl-C.
 
-        An error in one block (a full disk, say) stops the others at their next snapshot, and is raised.
+        An error in one block, such as a full disk, stops the others at their next snapshot and is raised.
         """
         ...
 
 
 def run_all(
-    store: Store, blocks: dict[str, BlockSpec], engine: Engine, *, every: float = KEEP_SECONDS, quiet: bool = False
+    store: Store, blocks: dict[str, BlockSpec], engine: Engine, *, every: float = SNAPSHOT_SECONDS, quiet: bool = False
 ) -> bool:
     """Run every block that is not finished; False if stopped by Ctrl-C."""
     todo = {key: block for key, block in blocks.items() if not store.is_done(key)}
     begun = {key: snapshots.episodes_done(store, key) for key in todo}
-    return engine.run(store, packs(todo, begun, engine.workers), every=every, progress=not quiet) if todo else True
+    return engine.run(store, make_packs(todo, begun, engine.workers), every=every, progress=not quiet) if todo else True
 
 
 class Probe(NamedTuple):
-    """What a short measurement says of a run."""
+    """Estimates for a run from a short measurement."""
 
     compilations: int
     compile_seconds: float
     run_seconds: float
     megabytes: float
-    microseconds: dict[str, float]  # per seed and episode on one core, by learner and environment
+    microseconds: dict[str, float]  # by learner and environment: per seed and episode on one core
 
 
-def probe(blocks: dict[str, BlockSpec]) -> Probe:
-    """Compile each kind of block and time a fraction of a second of it: an estimate for the whole."""
+def probe(blocks: dict[str, BlockSpec], packs: Sequence[Pack]) -> Probe:
+    """Compile each program of a run and time it for a fraction of a second; `packs` are those of the blocks."""
     use_compilation_cache()
     rates: dict[str, float] = {}
     seen: dict[str, float] = {}
-    compiling = running = size = 0.0
-    for block in blocks.values():
-        program = kind(block)
-        if program not in seen:
+    compile_seconds = run_seconds = size = 0.0
+    for pack in packs:
+        if pack.program not in seen:
             started = time.perf_counter()
-            compile_pack(block)
-            compiling += time.perf_counter() - started
-            seen[program] = _seconds_per_episode(block)
-            name = f"{block['learner']} on {show_environment(block['environment'])}"
-            rates[name] = 1e6 * seen[program] / len(build_together([block], False)[1].seed)
+            compile_pack(pack)
+            compile_seconds += time.perf_counter() - started
+            plan, lane = _build(pack)
+            seen[pack.program] = _time_episodes(plan, lane, pack.first["episodes"])
+            name = f"{pack.first['learner']} on {environment_label(pack.first['environment'])}"
+            rates[name] = 1e6 * seen[pack.program] / len(lane.seed)
+        run_seconds += seen[pack.program] * pack.first["episodes"]
+    for block in blocks.values():
         _, plan, lane = build_block(block)
         m = plan.cmdp.n_constraints
         size += 60_000 + 8 * len(lane.seed) * (len(plan.checkpoints) * (4 + 5 * m) + plan.cmdp.reward.size)
-    for pack in packs(blocks, dict.fromkeys(blocks, 0), how_many()):
-        block = next(iter(pack.blocks.values()))
-        running += seen[kind(block)] * block["episodes"]
-    return Probe(len(seen), compiling, running / cores(), size / 1e6, rates)
+    return Probe(len(seen), compile_seconds, run_seconds / cores(), size / 1e6, rates)
 
 
-def _seconds_per_episode(block: BlockSpec) -> float:
-    """Of the whole block on one core, by doubling the number of episodes until the time can be read."""
-    plan, lane = build_together([block], False)
-    return _timed(plan, lane, block["episodes"])
+def _build(pack: Pack) -> tuple[LearnerPlan, LaneIndex]:
+    """The plan and the lanes of a pack."""
+    return build_batch(list(pack.blocks.values()), pack.batch, pack.narrow)
 
 
-@in_its_precision
-def _timed(plan: LearnerPlan, lane: LaneIndex, episodes: int) -> float:
+@with_plan_precision
+def _time_episodes(plan: LearnerPlan, lane: LaneIndex, episodes: int) -> float:
+    """Seconds per episode for all lanes on one core; doubles the episodes until the time is measurable."""
     phase = plan.phases[-1]
-    lanes = lane_inputs(plan, lane, phase, np.asarray(plan.problem.slater_margin)[lane.instance])
-    state, n = begin(phase.learner, lanes), 16
+    lanes = lane_inputs(plan, lane, phase, plan.believed(lane.hparams, lane.instance))
+    state, n = begin(phase.learner, plan.environment, lanes), 16
     while True:
         started = time.perf_counter()
-        state = jax.block_until_ready(advance(phase.learner, plan.cmdp.noise, lanes, state, 0, n))
-        spent = time.perf_counter() - started
-        if spent > PROBE_SECONDS or n >= episodes:
-            return spent / n
+        state = jax.block_until_ready(advance(phase.learner, plan.environment, lanes, state, 0, n))
+        seconds = time.perf_counter() - started
+        if seconds > PROBE_SECONDS or n >= episodes:
+            return seconds / n
         n *= 2
 
 
 _COMPILED: set[str] = set()
 
 
-def compile_pack(block: BlockSpec, batch: bool = False) -> None:
-    """Compile what a pack with this block runs, unless this process has done so."""
-    if kind(block, batch) not in _COMPILED:
-        compile_block(*build_together([block], batch))
-        _COMPILED.add(kind(block, batch))
+def compile_pack(pack: Pack) -> None:
+    """Compile the program of a pack, unless this process has done so."""
+    if pack.program not in _COMPILED:
+        compile_block(*_build(pack))
+        _COMPILED.add(pack.program)

@@ -1,13 +1,15 @@
-"""A part of a run for one job of an array: `--shard 2/16` runs every sixteenth block, from the third on.
+"""Shards of a run, for job arrays: `--shard 2/16` runs every sixteenth block, starting with the third.
 
-Blocks are taken in the order of their keys, which are hashes: every shard has its share of every kind. Shards need
-nothing of one another; they may write into one directory or into several.
+Blocks are ordered by their keys, which are hashes, so every shard has a similar mix. Shards are independent of each
+other; they may write into one directory or into several.
 """
 
 from __future__ import annotations
 
 import re
 from typing import Any, NamedTuple
+
+from cpdpo_jax.common.text import shown
 
 
 class Shard(NamedTuple):
@@ -21,19 +23,19 @@ class Shard(NamedTuple):
 
     @property
     def lock(self) -> str:
-        """The name of its lock."""
+        """The file name of the shard's lock."""
         return f"lock-{self.index}-of-{self.count}"
 
-    def of(self, blocks: dict[str, Any]) -> dict[str, Any]:
-        """Its blocks."""
+    def select(self, blocks: dict[str, Any]) -> dict[str, Any]:
+        """The blocks of the shard."""
         return {key: blocks[key] for key in sorted(blocks)[self.index :: self.count]}
 
 
 def parse(text: str | None) -> Shard | None:
-    """'0/3' -> the first of three; nothing: no shard."""
+    """The shard of a text such as "0/3", the first of three; None for an empty text."""
     if not text:
         return None
-    found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text.strip())
-    if not found or not int(found[1]) < int(found[2]):
-        raise ValueError(f"shard = {text!r} is not I/N with I from 0 to N-1, such as 0/3, 1/3 and 2/3.")
-    return Shard(int(found[1]), int(found[2]))
+    match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text.strip())
+    if not match or not int(match[1]) < int(match[2]):
+        raise ValueError(f"shard = {shown(text)} is not I/N with I from 0 to N-1; give 0/3, 1/3 or 2/3.")
+    return Shard(int(match[1]), int(match[2]))

@@ -1,6 +1,6 @@
 """Snapshots of unfinished blocks in a run directory: `checkpoints/KEY.npz`, each with a checksum and its block's key.
 
-Nothing here imports jax unless a snapshot is taken up.
+This module imports jax only to load a snapshot for resuming.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ if TYPE_CHECKING:
     from cpdpo_jax.sweeps.store import Store
 
 
-def keep(store: Store, key: str, snapshot: Snapshot) -> None:
-    """Store how far a block has come."""
+def save(store: Store, key: str, snapshot: Snapshot) -> None:
+    """Store the snapshot of a block."""
     arrays = {"episode": snapshot.episode, "believed": snapshot.believed}
     arrays |= {f"record_{name}": value for name, value in snapshot.curves._asdict().items()}
     arrays |= {f"run_{i:04d}": leaf for i, leaf in enumerate(snapshot.state)}
     arrays |= {"key": np.array(key), "rounding": np.array(json.dumps(rounding()))}
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)  # pyright: ignore[reportArgumentType]
-    files.write(store.checkpoint_path(key), files.sealed(buffer.getvalue()))
+    files.write(store.checkpoint_path(key), files.seal(buffer.getvalue()))
 
 
 def read(store: Store, key: str) -> dict[str, Any]:
-    """What a snapshot holds, verified: arrays by name."""
+    """The verified arrays of a snapshot by name."""
     path = store.checkpoint_path(key)
-    body = store.whole(path)
+    body = store.read_body(path)
     if body is None:
-        raise store.damage(path, "it has no checksum at its end")
+        raise store.damaged_error(path, "it has no checksum at its end")
     with np.load(io.BytesIO(body), allow_pickle=False) as file:
         arrays = dict(file)
     if str(arrays["key"]) != key:
-        raise store.damage(path, "it is the snapshot of another block")
+        raise store.damaged_error(path, "it is the snapshot of another block")
     return arrays
 
 
 def load(store: Store, key: str) -> Snapshot | None:
-    """How far a block has come; None: not begun."""
+    """The snapshot of a block; None if the block has not started."""
     from cpdpo_jax.simulation.blocks import Snapshot
     from cpdpo_jax.simulation.curves import BlockCurves
 
@@ -57,18 +57,17 @@ def load(store: Store, key: str) -> Snapshot | None:
 
 
 def episodes_done(store: Store, key: str) -> int:
-    """How many episodes the snapshot of an unfinished block has."""
+    """The episode of an unfinished block's snapshot; 0 if there is none."""
     try:
         return int(read(store, key)["episode"])
-    except FileNotFoundError:  # not begun, or finished this moment by whoever runs it
+    except FileNotFoundError:  # not started, or just finished by another process
         return 0
 
 
-def of_another_machine(store: Store, key: str) -> str:
-    """What of the machine that a snapshot was made on may round otherwise than this one, in words; "": nothing."""
+def machine_difference(store: Store, key: str) -> str:
+    """The differences between a snapshot's machine and this one that may affect rounding, as text; "" for none."""
     if not store.checkpoint_path(key).is_file():
         return ""
-    then, here = json.loads(str(read(store, key)["rounding"])), rounding()
-    return "; ".join(
-        f"{name} {then.get(name)!r} then, {here[name]!r} now" for name in here if then.get(name) != here[name]
-    )
+    then, now = json.loads(str(read(store, key)["rounding"])), rounding()
+    names = dict.fromkeys([*now, *then])
+    return "; ".join(f"{x} {then.get(x)!r} then, {now.get(x)!r} now" for x in names if then.get(x) != now.get(x))

@@ -1,16 +1,16 @@
-"""A run directory: what was asked, what has been done, and how far the rest has come.
+"""A run directory: the configuration, the finished blocks and the snapshots of the unfinished ones.
 
-    config.toml            complete; the same run again
+    config.toml            the complete configuration, from which the run can be repeated
     manifest.json          versions, git revision, devices, sessions, hash of the configuration
-    blocks.json            the blocks of the run by their key, a hash of all that determines them
-    blocks/KEY.nc          a finished block, a data set as of `Result`
-    checkpoints/KEY.npz    an unfinished one (`snapshots`)
-    shards/I-of-N.json     sessions of a shard
-    damaged/               what was found not to be what was written, and was run again
-    lock, lock-I-of-N      held by the process that runs (`locks`)
+    blocks.json            the blocks of the run by key, a hash of everything that determines them
+    blocks/KEY.nc          the result of a finished block, a data set like that of `Result`
+    checkpoints/KEY.npz    the snapshot of an unfinished block (`snapshots`)
+    shards/I-of-N.json     the sessions of a shard
+    damaged/               damaged files, whose blocks were run again
+    lock, lock-I-of-N      held by the running process (`locks`)
 
-Every file is whole or not there (`common.files`) and has a checksum, which is verified when it is read. Nothing here
-imports jax unless a result is read.
+Files are written atomically (`common.files`) and have checksums, which are verified on reading. This module imports jax
+only to read a result.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ class Store:
         return (self.path / "manifest.json").is_file()
 
     def require(self) -> Store:
-        """Itself, if a run is stored here."""
+        """This store; raises if no run is stored here."""
         if self.exists:
             return self
         if (self.path / "config.toml").is_file():
             raise ValueError(
-                f"{self.path} has no manifest.json: it was killed while it began, or has lost it; give the file or the "
-                f"flags of the run again: cpdpo run ... --out {self.path}"
+                f"{self.path} has no manifest.json: the run was killed while starting, or the file was lost; give the "
+                f"file or the flags of the run again: cpdpo run ... --out {self.path}"
             )
-        what = "is not a run directory (it has no manifest.json)" if self.path.exists() else "does not exist"
-        raise ValueError(f"{self.path} {what}; give the --out of a `cpdpo run`.")
+        problem = "is not a run directory (it has no manifest.json)" if self.path.exists() else "does not exist"
+        raise ValueError(f"{self.path} {problem}; give the --out of a `cpdpo run`.")
 
     @property
     def config(self) -> Config:
-        """What was asked."""
+        """The configuration of the run."""
         remedy = f"give the file or the flags of the run again: cpdpo run ... --out {self.path}"
         return records.read_config(self.path / "config.toml", remedy, checked=self._sealed)
 
@@ -68,7 +68,7 @@ class Store:
     def manifest(self) -> dict[str, Any]:
         """Versions, devices, times."""
         path = self.path / "manifest.json"
-        remedy = f"cpdpo resume {self.path} --any-version sets it aside and goes on with this version"
+        remedy = f"cpdpo resume {self.path} --any-version sets it aside and continues with this version"
         content = records.read_json(path, remedy)
         if missing := {"format", "versions", "sessions", "git_revision", "devices"} - set(content):
             raise DamagedError(f"{path} is damaged: it lacks {', '.join(sorted(missing))}; {remedy}")
@@ -76,7 +76,7 @@ class Store:
 
     @property
     def _sealed(self) -> bool:
-        """Whether all files have checksums; only very old directories have none."""
+        """Whether all files must have checksums; format 1 had none."""
         try:
             return self.manifest["format"] > 1
         except DamagedError:
@@ -88,11 +88,11 @@ class Store:
         return records.read_blocks(self.path / "blocks.json", f"cpdpo resume {self.path} writes it again")
 
     def result_path(self, key: str) -> Path:
-        """Where a finished block is."""
+        """The path of a finished block."""
         return self.path / "blocks" / f"{key}.nc"
 
     def checkpoint_path(self, key: str) -> Path:
-        """Where an unfinished block is."""
+        """The path of an unfinished block's snapshot."""
         return self.path / "checkpoints" / f"{key}.npz"
 
     def is_done(self, key: str) -> bool:
@@ -101,22 +101,22 @@ class Store:
 
     @property
     def finished(self) -> bool:
-        """Whether a run is stored here, and all of it."""
+        """Whether a run is stored here and all its blocks are finished."""
         return self.exists and all(map(self.is_done, self.blocks))
 
-    def locked(self, shard: Shard | None = None) -> AbstractContextManager[None]:
-        """Be the only process that runs here, or that runs this shard."""
+    def lock(self, shard: Shard | None = None) -> AbstractContextManager[None]:
+        """Hold the lock of the directory, or of a shard."""
         return locks.locked(self.path, shard)
 
     def holder(self) -> str | None:
-        """Who runs here now."""
+        """The processes that run here now; None: no process."""
         return "; ".join(locks.holders(self.path)) or None
 
     def begin(self, config: Config, blocks: dict[str, dict[str, Any]], shard: Shard | None = None) -> None:
-        """Make the directory, or take it up again: to be called with the lock held. Shards may come at once."""
+        """Create the files of the run, or add a session to them, while holding the lock; shards may start together."""
         for name in ("blocks", "checkpoints", *(["shards"] if shard else [])):
             (self.path / name).mkdir(exist_ok=True)
-        self.tidy(blocks, shard)
+        self.clean_up(blocks, shard)
         if shard is not None and self.exists and set(self.blocks) == set(blocks):
             self._begin_shard(shard)
             return
@@ -138,22 +138,24 @@ class Store:
             manifest["sessions"].append(_session())
             self.write_manifest(manifest)
             return
-        if self.exists:  # more blocks than before
+        if self.exists:  # the run has additional blocks
             self.write_manifest(manifest)
         else:
-            files.create(self.path / "manifest.json", records.as_json(manifest))  # the first shard's stays
+            files.create(self.path / "manifest.json", records.as_json(manifest))  # does not replace another shard's
         self._begin_shard(shard)
 
-    def tidy(self, blocks: dict[str, dict[str, Any]], shard: Shard | None = None) -> None:
-        """Remove what killed processes left half-written, and snapshots of finished blocks; a shard: of its blocks."""
-        mine = blocks if shard is None else shard.of(blocks)
+    def clean_up(self, blocks: dict[str, dict[str, Any]], shard: Shard | None = None) -> None:
+        """Remove temporary files of killed processes and snapshots of finished blocks, of a shard or of all blocks."""
+        selected = blocks if shard is None else shard.select(blocks)
         for folder, suffix in (("blocks", "nc"), ("checkpoints", "npz")):
-            files.clear(self.path / folder, None if shard is None else {f"{key}.{suffix}" for key in mine})
+            files.remove_unfinished(
+                self.path / folder, None if shard is None else {f"{key}.{suffix}" for key in selected}
+            )
         if shard is None:
-            files.clear(self.path)
-        for left in (self.path / "checkpoints").glob("*.npz"):
-            if left.stem in mine and self.is_done(left.stem):
-                left.unlink()
+            files.remove_unfinished(self.path)
+        for snapshot in (self.path / "checkpoints").glob("*.npz"):
+            if snapshot.stem in selected and self.is_done(snapshot.stem):
+                snapshot.unlink()
 
     def _begin_shard(self, shard: Shard) -> None:
         self._write_sessions(shard, [*self._sessions(shard), _session()])
@@ -169,16 +171,16 @@ class Store:
         return self.path / "shards" / f"{shard.index}-of-{shard.count}.json"
 
     @property
-    def kinds_of_machine(self) -> int:
-        """How many kinds of machine, which may round otherwise, the sessions were on."""
+    def machine_kind_count(self) -> int:
+        """The number of different kinds of machine, which may round differently, in all sessions."""
         sessions = list(self.manifest["sessions"])
         for path in sorted(self.path.glob("shards/*.json")):
             sessions += records.read_sessions(path)
-        machines = [one for session in sessions for one in session.get("workers") or [session.get("rounding")]]
-        return len({json.dumps(one, sort_keys=True) for one in machines})
+        machines = [kind for session in sessions for kind in session.get("workers") or [session.get("rounding")]]
+        return len({json.dumps(kind, sort_keys=True) for kind in machines})
 
     def end(self, shard: Shard | None = None, machines: Sequence[dict[str, str]] = ()) -> None:
-        """Note when the session ended, and on what kinds of machine its blocks ran, if not in its own process."""
+        """Record the end of the session and the kinds of machine of its workers."""
         ended = {"ended": now()} | ({"workers": list(machines)} if machines else {})
         if shard is not None:
             sessions = self._sessions(shard)
@@ -189,41 +191,41 @@ class Store:
         self.write_manifest(manifest)
 
     def write_manifest(self, manifest: dict[str, Any]) -> None:
-        """Replace the manifest."""
+        """Write the manifest."""
         records.write_json(self.path / "manifest.json", manifest)
 
     def finish(self, key: str, result: Result) -> None:
-        """Store a finished block; its snapshot is no longer needed."""
+        """Store the result of a block and delete its snapshot."""
         result.save(self.result_path(key))
         self.checkpoint_path(key).unlink(missing_ok=True)
 
     def read(self, key: str) -> Plain:
-        """A finished block, verified."""
+        """The verified result of a finished block."""
         from cpdpo_jax.results import netcdf
 
         body = self.verify(key)
         return netcdf.read(self.result_path(key)) if body is None else netcdf.decode(body)
 
     def verify(self, key: str) -> bytes | None:
-        """The content of a finished block that has its checksum and is this block's; None: of a time before those."""
-        body = self.whole(self.result_path(key))
+        """The content of a finished block's file, after its checksum and key are verified; None for format 1."""
+        body = self.read_body(self.result_path(key))
         if body is not None and key.encode() not in body:
-            raise self.damage(self.result_path(key), "it is the file of another block")
+            raise self.damaged_error(self.result_path(key), "it is the file of another block")
         return body
 
-    def whole(self, path: Path) -> bytes | None:
-        """A file's content without its seal; None: of a time before seals."""
+    def read_body(self, path: Path) -> bytes | None:
+        """The verified content of a file without its checksum; None for format 1, which had none."""
         try:
-            body = files.unsealed(path.read_bytes())
+            body = files.unseal(path.read_bytes())
         except DamagedError as error:
-            raise self.damage(path, str(error)) from error
+            raise self.damaged_error(path, str(error)) from error
         if body is None and self._sealed:
-            raise self.damage(path, "it has no checksum at its end")
+            raise self.damaged_error(path, "it has no checksum at its end")
         return body
 
-    def damage(self, path: Path, what: str) -> DamagedError:
-        """The error that names a damaged file and the remedy."""
-        return DamagedError(f"{path} is damaged: {what}; cpdpo resume {self.path} sets it aside and does it again")
+    def damaged_error(self, path: Path, reason: str) -> DamagedError:
+        """The error for a damaged file, with the remedy."""
+        return DamagedError(f"{path} is damaged: {reason}; cpdpo resume {self.path} sets it aside and recomputes it")
 
 
 def _session() -> dict[str, Any]:

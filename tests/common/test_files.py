@@ -1,4 +1,4 @@
-"""Files that are whole or not there, whoever writes them at once."""
+"""Atomic writes, including concurrent writers."""
 
 import errno
 import os
@@ -19,7 +19,7 @@ def test_what_is_written_is_read(tmp_path, content):
 
 
 def test_the_file_is_as_public_as_any_other(tmp_path):
-    """The mode is that of `open`: 0666 less the process's mask."""
+    """The mode is that of `open`: 0666 minus the umask."""
     before = os.umask(0o027)
     try:
         files.write(tmp_path / "a", "x")
@@ -44,7 +44,7 @@ def test_a_failure_leaves_the_old_file_alone(tmp_path, monkeypatch, step):
 
 
 def test_threads_that_write_one_file_do_not_mix(tmp_path):
-    """Eight writers of a megabyte each, twenty times: a reader always sees one writer's letter only."""
+    """Eight concurrent writers of a megabyte each, twenty times: a reader always sees the content of one writer."""
     path, errors = tmp_path / "a", []
 
     def work(letter: bytes) -> None:
@@ -57,10 +57,10 @@ def test_threads_that_write_one_file_do_not_mix(tmp_path):
             errors.append(error)
 
     threads = [threading.Thread(target=work, args=(bytes([65 + i]),)) for i in range(8)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
     assert errors == []
     assert os.listdir(tmp_path) == ["a"]
 
@@ -68,10 +68,10 @@ def test_threads_that_write_one_file_do_not_mix(tmp_path):
 def test_of_those_who_create_a_file_at_once_one_does(tmp_path, monkeypatch):
     path, mine = tmp_path / "a", []
     threads = [threading.Thread(target=lambda i=i: files.create(path, str(i)) and mine.append(i)) for i in range(8)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
     assert path.read_text() == str(mine[0])
     assert len(mine) == 1
 
@@ -85,7 +85,7 @@ def test_of_those_who_create_a_file_at_once_one_does(tmp_path, monkeypatch):
 
 
 def test_the_name_while_writing_has_host_process_and_thread(tmp_path, monkeypatch):
-    """Two machines with a process of one number write one file."""
+    """Two machines with the same process id write the same file."""
     names = []
     monkeypatch.setattr(os, "replace", lambda source, target: names.append(source.name))
     for host in ("node1.example.org", "node2"):
@@ -93,14 +93,58 @@ def test_the_name_while_writing_has_host_process_and_thread(tmp_path, monkeypatc
         files.write(tmp_path / "a.nc", "x")
     rest = f"{os.getpid()}.{threading.get_ident()}{files.SUFFIX}"
     assert names == [f".a.nc.node1-example-org.{rest}", f".a.nc.node2.{rest}"]
-    files.clear(tmp_path, {"b.nc"})
+    files.remove_unfinished(tmp_path, {"b.nc"})
     assert sorted(os.listdir(tmp_path)) == names
-    files.clear(tmp_path, {"a.nc"})
+    files.remove_unfinished(tmp_path, {"a.nc"})
     assert os.listdir(tmp_path) == []
 
 
 def test_clear_removes_what_a_killed_process_left_and_nothing_else(tmp_path):
     for name in (f".a.1.2{files.SUFFIX}", ".hidden", "a", f"a{files.SUFFIX}"):
         (tmp_path / name).write_text("x")
-    files.clear(tmp_path)
+    files.remove_unfinished(tmp_path)
     assert sorted(os.listdir(tmp_path)) == [".hidden", "a", f"a{files.SUFFIX}"]
+
+
+@pytest.mark.parametrize("content", [b"", b"x", b"one\ntwo\n" * 100])
+def test_a_sealed_content_is_read_back_and_every_change_is_seen(content):
+    sealed = files.seal(content)
+    assert files.unseal(sealed) == content
+    assert files.unseal(content) is None
+    assert sealed.startswith(content)
+    for changed in (b"y" + sealed, sealed[:-2] + bytes([sealed[-2] ^ 1]) + b"\n", sealed[:-1] + b"\r"):
+        with pytest.raises(files.DamagedError, match="does not match its checksum"):
+            files.unseal(changed)
+
+
+def test_the_errors_of_a_full_disk():
+    for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        assert files.is_disk_full(OSError(number, "full"))
+    for error in (OSError(errno.EACCES, "denied"), OSError("no number"), ValueError("full"), MemoryError()):
+        assert not files.is_disk_full(error)
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_of_two_that_create_a_file_the_first_wins(tmp_path, monkeypatch, links):
+    """Also where the file system has no hard links."""
+    if not links:
+        monkeypatch.setattr(files.os, "link", lambda *_: (_ for _ in ()).throw(OSError(errno.EPERM, "no links")))
+    assert files.create(tmp_path / "a", "first") is True
+    assert files.create(tmp_path / "a", "second") is False
+    assert (tmp_path / "a").read_text() == "first"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_unfinished_files_of_named_targets_are_removed(tmp_path):
+    """The temporary file of one target is not that of another whose name begins alike."""
+    targets = [tmp_path / name for name in ("a.nc", "a.nc.nc", "b.nc")]
+    for target in targets:
+        files._temporary(target).write_text("x")
+    assert len({files._temporary(target).name for target in targets}) == 3
+    (tmp_path / "a.nc").write_text("kept")
+    files.remove_unfinished(tmp_path, {"a.nc"})
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        ["a.nc", *(files._temporary(target).name for target in targets[1:])]
+    )
+    files.remove_unfinished(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.nc"]

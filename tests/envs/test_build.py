@@ -50,7 +50,7 @@ BAD = {
     "threshold above": (with_value("threshold", (1,), 3.25), ["threshold[1]", "3.25", "[0, L = 3]"]),
     "threshold below": (with_value("threshold", (0,), -0.5), ["threshold[0]", "-0.5", "[0, L = 3]"]),
     "reward shape": (arrays() | {"reward": np.zeros((S, A))}, ["reward", "(4, 2)", "[L, S, A]"]),
-    "ragged": (arrays() | {"reward": [[1.0], [1.0, 2.0]]}, ["reward", "regular shape"]),
+    "ragged": (arrays() | {"reward": [[1.0], [1.0, 2.0]]}, ["reward", "rectangular array"]),
     "cost shape": (arrays() | {"cost": np.zeros((M, L, S, 5))}, ["cost", "(2, 3, 4, 5)", "(2, 3, 4, 2)"]),
     "cost axes": (arrays() | {"cost": np.zeros((L, S, A))}, ["cost", "(3, 4, 2)", "cost[None]"]),
     "no cost": (arrays() | {"cost": np.zeros((0, L, S, A))}, ["cost", "(0, 3, 4, 2)", "M at least 1"]),
@@ -99,8 +99,8 @@ def leaves(cmdp: CMDP) -> list[np.ndarray]:
 def assert_same(*pairs: tuple[CMDP, CMDP]) -> None:
     """Arrays to the bit; the structure of a CMDP's tree holds its noise and names."""
     assert pairs
-    for one, other in pairs:
-        chex.assert_trees_all_equal(one, other, strict=True)
+    for single, other in pairs:
+        chex.assert_trees_all_equal(single, other, strict=True)
 
 
 def test_result_is_float64_numpy_and_keeps_the_numbers():
@@ -169,15 +169,15 @@ def test_stack_and_unstack_are_inverse():
 
 
 def test_stack_says_what_differs():
-    one = make_cmdp(**arrays())
+    single = make_cmdp(**arrays())
     wide = make_cmdp(None, np.ones((1, S, A)), np.ones((M, 1, S, A)), [0.5, 1.0])
     fewer = make_cmdp(**arrays() | {"cost": np.zeros((1, L, S, A)), "threshold": [1.0]})
     for other, words in (
         (wide, [r"cmdps\[1\].reward", r"\(1, 4, 2\)"]),
         (fewer, [r"cmdps\[1\].cost", r"\(1, 3, 4, 2\)"]),
-        (dataclasses.replace(one, noise="beta"), [r"cmdps\[1\].noise", "'beta'"]),
+        (dataclasses.replace(single, noise="beta"), [r"cmdps\[1\].noise", "'beta'"]),
     ):
         with pytest.raises(ValueError, match=".*".join(words)):
-            stack([one, other])
+            stack([single, other])
     with pytest.raises(ValueError, match="at least one"):
         stack([])

@@ -76,10 +76,10 @@ def changed(tmp_path, **changes):
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
-        ({"version": np.array(99)}, "format version 99, this cpdpo_jax reads up to 1"),
+        ({"version": np.array(99)}, "format version 99, but this cpdpo_jax reads up to 1"),
         ({"reward": None}, "lacks reward"),
-        ({"threshold": np.array([-1.0])}, r"holds no valid CMDP: threshold\[0\] is -1"),
-        ({"reward": np.ones((2, 2, 2))}, "holds no valid CMDP"),
+        ({"threshold": np.array([-1.0])}, r"does not contain a valid CMDP: threshold\[0\] is -1"),
+        ({"reward": np.ones((2, 2, 2))}, "does not contain a valid CMDP"),
         ({"noise": np.array("loud")}, "noise is 'loud'"),
     ],
 )
@@ -120,14 +120,14 @@ def test_forged_sizes_are_not_believed(tmp_path, shape):
         forged = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(80)
     with zipfile.ZipFile(tmp_path / "my.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("reward.npy", forged)
-    with pytest.raises(ValueError, match=r"my\.npz is not a readable .*reward\.npy says"):
+    with pytest.raises(ValueError, match=r"my\.npz is not a readable .*reward\.npy declares"):
         cp.load_cmdp(tmp_path / "my.npz")
 
 
 def test_broken_compression_is_named(tmp_path):
     path = cp.save_cmdp(tmp_path / "my.npz", cp.envs.make("factored"))
     with zipfile.ZipFile(path) as archive:
-        start = max(one.header_offset for one in archive.infolist()) + 60
+        start = max(member.header_offset for member in archive.infolist()) + 60
     content = bytearray(path.read_bytes())
     content[start : start + 20] = bytes(20)
     path.write_bytes(content)

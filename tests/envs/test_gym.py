@@ -27,7 +27,7 @@ def test_a_rollout_of_the_optimum_agrees_with_solve(name, noise):
     rng, episodes = np.random.default_rng(0), 2000
     sums = np.zeros((episodes, 1 + cmdp.n_constraints))
     env.reset(seed=7)
-    for one in sums:
+    for total in sums:
         (k, x), info = env.reset()
         over = False
         while not over:
@@ -35,7 +35,7 @@ def test_a_rollout_of_the_optimum_agrees_with_solve(name, noise):
             assert info["action_mask"][action] == 1
             (k, x), reward, over, truncated, info = env.step(action)
             assert not truncated
-            one += np.append(reward, info["cost"])
+            total += np.append(reward, info["cost"])
     exact = np.append(solution.value, evaluate(cmdp.transition, solution.policy, cmdp.cost))
     error = sums.std(axis=0, ddof=1) / np.sqrt(episodes)
     z = np.abs(sums.mean(axis=0) - exact) / np.maximum(error, 1e-9)
@@ -81,10 +81,10 @@ def test_a_seed_repeats_the_episode():
 
 
 def test_bad_arguments_are_named():
-    one = cp.envs.make("factored")
+    single = cp.envs.make("factored")
     with pytest.raises(ValueError, match="batch of shape"):
-        cp.to_gymnasium(cp.stack([one, one]))
+        cp.to_gymnasium(cp.stack([single, single]))
     with pytest.raises(ValueError, match="observation = 'pixels'; choose one of index, tuple"):
-        cp.to_gymnasium(one, observation="pixels")
+        cp.to_gymnasium(single, observation="pixels")
     with pytest.raises(ValueError, match="cmdp is a str"):
         cp.to_gymnasium("factored")  # pyright: ignore[reportArgumentType]

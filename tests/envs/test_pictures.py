@@ -45,9 +45,9 @@ def test_what_cannot_be_drawn_is_named():
     rover = cp.envs.make("mars_rover")
     with pytest.raises(ValueError, match="1468 states; a picture shows at most 80"):
         draw_cmdp(rover)
-    with pytest.raises(ValueError, match="name = 'box' is no grid"):
+    with pytest.raises(ValueError, match="name = 'box' is not a grid"):
         draw_grid_policy("box", rover, rover.reward)
-    with pytest.raises(ValueError, match="does not look like cliff"):
+    with pytest.raises(ValueError, match="does not match cliff"):
         draw_grid_policy("cliff", rover, rover.reward)
     with pytest.raises(ValueError, match="policy has shape"):
         draw_grid_policy("cliff", cp.envs.make("cliff"), np.ones(3))

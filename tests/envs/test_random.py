@@ -16,8 +16,8 @@ def test_fifty_draws_have_the_requested_margin_and_bind(rho, constraints):
     np.testing.assert_allclose(solution.slater_margin, rho, rtol=0, atol=1e-6)
     assert solution.multipliers.min() >= 1e-3
     costs = [
-        evaluate(one.transition, policy, one.cost)
-        for one, policy in zip(cp.unstack(cmdp), np.moveaxis(solution.policy, -1, 0), strict=True)
+        evaluate(instance.transition, policy, instance.cost)
+        for instance, policy in zip(cp.unstack(cmdp), np.moveaxis(solution.policy, -1, 0), strict=True)
     ]
     np.testing.assert_allclose(np.transpose(costs), cmdp.threshold, atol=1e-9)
     assert len(rejected) == 50
@@ -51,7 +51,7 @@ def test_the_draws_are_those_documented():
 
 
 def test_a_margin_out_of_reach_says_how_far_it_was():
-    with pytest.raises(ValueError, match=r"rho = 3 cannot be had .* 500 draws of random \(it stayed below \d"):
+    with pytest.raises(ValueError, match=r"rho = 3 is not attainable .* 500 draws of random \(it stayed below \d"):
         cp.envs.make("random", rho=3.0, layers=3, states=2)
 
 

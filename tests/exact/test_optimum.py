@@ -215,8 +215,8 @@ def test_batch_is_one_by_one(processes: int | None):
     assert found.policy.shape == (4, 5, 3, 5)
     assert found.multipliers.shape == (2, 5)
     assert found.value.shape == (5,)
-    for i, one in enumerate(unstack(stack(ones))):
-        for field, value in zip(Solution._fields, solve(one), strict=True):
+    for i, single in enumerate(unstack(stack(ones))):
+        for field, value in zip(Solution._fields, solve(single), strict=True):
             np.testing.assert_allclose(getattr(found, field)[..., i], value, atol=1e-12)
 
 
@@ -240,18 +240,18 @@ def test_an_interrupt_ends_the_workers(monkeypatch):
 
     monkeypatch.setattr(optimum.subprocess, "Popen", Recorded)
     monkeypatch.setattr(optimum.pickle, "load", interrupted)
-    one = make_cmdp(None, [[[1.0]]], [[[[0.5]]]], [1.0])
+    single = make_cmdp(None, [[[1.0]]], [[[[0.5]]]], [1.0])
     with pytest.raises(KeyboardInterrupt):
-        solve(stack([one, one]), processes=2)
+        solve(stack([single, single]), processes=2)
     assert len(children) == 2
     assert all(child.poll() is not None for child in children)
 
 
 def test_a_dead_worker_is_reported(monkeypatch):
     monkeypatch.setattr(optimum.sys, "executable", "/bin/false")
-    one = make_cmdp(None, [[[1.0]]], [[[[0.5]]]], [1.0])
+    single = make_cmdp(None, [[[1.0]]], [[[[0.5]]]], [1.0])
     with pytest.raises(RuntimeError, match="worker of solve ended with code 1"):
-        solve(stack([one, one]), processes=2)
+        solve(stack([single, single]), processes=2)
 
 
 def test_workers_do_not_need_jax_nor_a_main_guard(tmp_path):
@@ -263,11 +263,13 @@ def test_workers_do_not_need_jax_nor_a_main_guard(tmp_path):
     )
     root = str(Path(__file__).parents[2])
     run = [sys.executable, "-c", f"import sys, runpy; sys.path.insert(0, {root!r}); runpy.run_path({str(script)!r})"]
-    assert subprocess.run(run, capture_output=True, text=True, check=True).stdout == "value [0.6, 0.6, 0.6]\n"
+    assert (
+        subprocess.run(run, capture_output=True, text=True, check=True, timeout=600).stdout == "value [0.6, 0.6, 0.6]\n"
+    )
     imports = [
         sys.executable,
         "-c",
         f"import sys; sys.path.insert(0, {root!r}); import cpdpo_jax.exact.optimum as o; o.solve",
     ]
     imports[-1] += "; assert not any(n.split('.')[0] in ('jax', 'jaxlib') for n in sys.modules)"
-    subprocess.run(imports, check=True)
+    subprocess.run(imports, check=True, timeout=600)

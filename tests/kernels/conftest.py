@@ -1,4 +1,4 @@
-"""The kernels are tested with JAX's strict promotion of ranks too: nothing broadcasts unasked."""
+"""The kernels are also tested with strict rank promotion: nothing broadcasts implicitly."""
 
 from __future__ import annotations
 

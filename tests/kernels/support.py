@@ -1,4 +1,4 @@
-"""What the tests of the kernels share: random problems, and ways to call a kernel."""
+"""Shared by the kernel tests: random problems, and ways to call a kernel."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.support import FAST_COMPILE
-
 # On quantities of order one.
 TOLERANCE = {"float32": 2e-6, "float64": 1e-10}
 ROUNDING = {"float32": 2e-6, "float64": 1e-12}
@@ -22,7 +20,7 @@ both_precisions = pytest.mark.parametrize("dtype", ["float32", "float64"])
 
 
 def examples(n: int) -> Callable[[Any], Any]:
-    """Hypothesis draws n seeds, always the same n; the test makes a batch of random cases of each."""
+    """Hypothesis draws n seeds, for a fixed n; the test creates a batch of random cases from each."""
 
     def decorate(test: Any) -> Any:
         seeded = given(seed=st.integers(0, 2**32 - 1))(test)
@@ -54,13 +52,13 @@ def _host(out: Any, dtype: str) -> Any:
 
 
 def run(kernel: Any, dtype: str, *args: Any, **static: Any) -> Any:
-    """Call the compiled kernel in one precision; check that it answers in that precision."""
+    """Call the compiled kernel in a precision, and check the precision of the result."""
     with jax.enable_x64(dtype == "float64"):
         return _host(_jitted(kernel, tuple(static.items()))(*(_cast(x, dtype) for x in args)), dtype)
 
 
 def assert_close(actual: Any, expected: Any, tolerance: float) -> None:
-    """Same tree, shapes and numbers, to the tolerance relative to one or to the number, whichever is larger."""
+    """Same tree, shapes and numbers, within a tolerance relative to max(1, |number|)."""
     actual, expected = jax.tree.leaves(actual), jax.tree.leaves(expected)
     assert len(actual) == len(expected)
     for a, e in zip(actual, expected, strict=True):
@@ -69,15 +67,15 @@ def assert_close(actual: Any, expected: Any, tolerance: float) -> None:
 
 
 def assert_batches_agree(kernel: Any, *args: np.ndarray, first: tuple[int, ...] = (0,), **static: Any) -> None:
-    """One batch axis = one case at a time = jax.vmap, and two batch axes with sizes of 1, in float64.
+    """A batch axis equals single cases, `jax.vmap`, and two batch axes (some of size 1), in float64.
 
     The last axis of every array is the batch, of size 6. With two batch axes, the arguments numbered in `first`
     have sizes (2, 1) and the others (1, 3).
     """
     tolerance = ROUNDING["float64"]
     plain = partial(kernel, **static)
-    compiled = jax.jit(plain, compiler_options=FAST_COMPILE)
-    mapped = jax.jit(jax.vmap(plain, in_axes=-1, out_axes=-1), compiler_options=FAST_COMPILE)
+    compiled = jax.jit(plain)
+    mapped = jax.jit(jax.vmap(plain, in_axes=-1, out_axes=-1))
 
     def call(function: Any, arrays: Iterable[np.ndarray]) -> Any:
         with jax.enable_x64(True):
@@ -139,7 +137,7 @@ def random_row(rng: np.random.Generator, real: np.ndarray, kind: str) -> tuple[n
 
 
 def random_problems(rng: np.random.Generator, n_layers: int, n_states: int, n_actions: int, n_batch: int) -> Problems:
-    """Every kind of set in turn; about half of the problems have padded states and actions, at any place."""
+    """Each kind of set in turn; about half of the problems have padded states and actions at any position."""
     state_mask = np.zeros((n_layers, n_states, n_batch), bool)
     action_mask = np.zeros((n_layers, n_states, n_actions, n_batch), bool)
     policy = np.zeros((n_layers, n_states, n_actions, n_batch))

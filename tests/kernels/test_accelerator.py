@@ -1,4 +1,4 @@
-"""The forms that an accelerator gets, run on a CPU: the plain loops' answers, and those of the CPU's forms."""
+"""Accelerator forms, run on a CPU, against plain loops and the CPU forms."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cpdpo_jax import kernels
-from cpdpo_jax.kernels import tracing_for
+from cpdpo_jax.kernels.machines.target import tracing_for
 from tests.kernels.support import TOLERANCE, random_problems
 from tests.reference import kernels_numpy as reference
 
@@ -37,12 +37,12 @@ def test_recursions_equal_the_plain_loops(shape):
         ]
     solver = reference.extremes_vertices
     for lane in range(3):
-        of = [array[..., lane] for array in (policy, transition, lower, upper, payoff, bonus)]
-        pi, p, low, up, v, b = of
-        one = pi[..., None], low[..., None], up[..., None]
+        lane_arrays = [array[..., lane] for array in (policy, transition, lower, upper, payoff, bonus)]
+        pi, p, low, up, v, b = lane_arrays
+        batched = pi[..., None], low[..., None], up[..., None]
         expected = [
             reference.policy_value(p, pi, v),
-            *(bound[..., 0] for bound in reference.occupancy_bounds(*one, solver)),
+            *(bound[..., 0] for bound in reference.occupancy_bounds(*batched, solver)),
             reference.dilated_bonus(pi, b, low, up, 4 / 3, solver=solver),
         ]
         for ours, theirs in zip(found, expected, strict=True):
@@ -55,7 +55,7 @@ def test_recursions_equal_the_plain_loops(shape):
 @pytest.mark.parametrize("shape", [(5, 5, 3), (4, 10, 2), (3, 16, 2)])
 @pytest.mark.parametrize("shared", [False, True])
 def test_wide_layers_equal_the_forms_of_a_cpu(shape, shared):
-    """Beyond what vertices can be listed for: other code, the same numbers. shared: one model for all lanes."""
+    """Sizes beyond vertex enumeration: equal to the CPU forms. shared: one model for all lanes."""
     policy, transition, lower, upper, mask, payoff, bonus = problems(shape, lanes=4)
     pi, p, low, up, v, b = single(policy, transition, lower, upper, payoff, bonus)
     p, v = (p[..., :1], v[..., :1]) if shared else (p, v)
@@ -67,8 +67,8 @@ def test_wide_layers_equal_the_forms_of_a_cpu(shape, shared):
     expected = found()
     with tracing_for("gpu"):
         ours = found()
-    for one, other in zip(ours, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-6)
+    for actual, other in zip(ours, expected, strict=True):
+        np.testing.assert_allclose(actual, other, rtol=2e-5, atol=2e-6)
     assert float(jnp.abs(ours[2] - ours[1]).max()) > 0.1
 
 

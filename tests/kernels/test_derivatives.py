@@ -1,4 +1,4 @@
-"""Every kernel can be differentiated at any width: also where a CPU runs machine code, which has no derivative."""
+"""Every kernel is differentiable at any width, even where a CPU runs machine code, which has no derivative rule."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from cpdpo_jax import kernels
-from tests.support import FAST_COMPILE
 
 widths = pytest.mark.parametrize("n_states", [3, 12])  # 12: numba's kernels on a CPU
 
@@ -44,7 +43,7 @@ def dilated(policy: Any, lower: Any, upper: Any, bonus: Any, dilation: Any) -> j
 def test_gradients_equal_finite_differences(x64: None, kernel: Any, n_states: int) -> None:
     """Central differences in a random direction: piecewise linear in each argument, so the error is of order h^2."""
     given = problem(n_states)
-    slopes = jax.jit(jax.grad(lambda arrays: kernel(**arrays)), compiler_options=FAST_COMPILE)(given)
+    slopes = jax.jit(jax.grad(lambda arrays: kernel(**arrays)))(given)
     assert all(np.isfinite(slope).all() for slope in slopes.values())
     rng, step = np.random.default_rng(5), 1e-6
     for name, array in given.items():
@@ -59,5 +58,5 @@ def test_derivatives_can_be_mapped(x64: None) -> None:
     given = problem(9)
     policies = np.stack([given["policy"], given["policy"][:, ::-1]])
     slope = jax.grad(lambda policy: dilated(**(given | {"policy": policy})))
-    alone, mapped = (jax.jit(one, compiler_options=FAST_COMPILE) for one in (slope, jax.vmap(slope)))
+    alone, mapped = (jax.jit(function) for function in (slope, jax.vmap(slope)))
     np.testing.assert_allclose(mapped(policies), [alone(policy) for policy in policies], rtol=1e-9)

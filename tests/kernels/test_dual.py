@@ -21,7 +21,7 @@ N = 40
 
 @both_precisions
 def test_dual_by_hand(dtype: str) -> None:
-    """The cap above the threshold, 0 below it and at it."""
+    """The cap above the threshold, 0 at and below it."""
     values, threshold = np.array([1.5, 0.5, 1.0, -1.0]), np.array([1.0, 1.0, 1.0, 0.0])
     assert_close(run(dual_max, dtype, values, threshold, 8.0), np.array([8.0, 0.0, 0.0, 0.0]), 0.0)
 

@@ -1,4 +1,4 @@
-"""extreme_expectation: the best and the worst expectation over a box of distributions."""
+"""extreme_expectation: the largest and the smallest expectation over a box of distributions."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ def test_by_hand(dtype: str) -> None:
 @both_precisions
 def test_by_hand_whole_simplex_and_single_point(dtype: str) -> None:
     f = np.array([0.25, -1.5, 0.75, 100.0])
-    zero, one = np.zeros(4), np.array([1.0, 1.0, 1.0, 0.0])  # the last next state is padding
-    assert_close(run(extreme_expectation, dtype, zero, one, f, maximize=True), 0.75, TOLERANCE[dtype])
-    assert_close(run(extreme_expectation, dtype, zero, one, f, maximize=False), -1.5, TOLERANCE[dtype])
+    zero, upper = np.zeros(4), np.array([1.0, 1.0, 1.0, 0.0])  # the last next state is padding
+    assert_close(run(extreme_expectation, dtype, zero, upper, f, maximize=True), 0.75, TOLERANCE[dtype])
+    assert_close(run(extreme_expectation, dtype, zero, upper, f, maximize=False), -1.5, TOLERANCE[dtype])
     p = np.array([0.5, 0.25, 0.25, 0.0])  # 0.125 - 0.375 + 0.1875
     for maximize in (True, False):
         assert_close(run(extreme_expectation, dtype, p, p, f, maximize=maximize), -0.0625, TOLERANCE[dtype])

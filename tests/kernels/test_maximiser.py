@@ -1,4 +1,4 @@
-"""maximising_transition: the best distribution out of a box, for every state and action of a layer."""
+"""maximising_transition: the maximising distribution in a box, for every state and action of a layer."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_ties_go_to_the_first(dtype: str) -> None:
 @pytest.mark.parametrize("width", [1, 2, 5, 12])
 @examples(4)
 def test_equals_linear_programme(width: int, dtype: str, seed: int) -> None:
-    """A member of the set, whose expectation is the linear programme's and `extreme_expectation`'s."""
+    """A member of the set whose expectation equals that of the LP and of `extreme_expectation`."""
     lower, upper, f = random_layer(np.random.default_rng(seed), width, 12)
     p = run(maximising_transition, dtype, lower, upper, f)
     tolerance = TOLERANCE[dtype]
@@ -63,7 +63,7 @@ def test_equals_linear_programme(width: int, dtype: str, seed: int) -> None:
 
 
 def test_forms_agree() -> None:
-    """One batch axis = one case at a time = two batch axes."""
+    """A batch axis equals single cases and two batch axes."""
     lower, upper, f = random_layer(np.random.default_rng(5), 3, 6)
     expected = run(maximising_transition, "float64", lower, upper, f)
     for b in range(6):

@@ -1,13 +1,16 @@
-"""The probability of reaching a state: under one transition function, and its least and largest over a box of them."""
+"""Reach probabilities under a transition function, and their smallest and largest values over a box."""
 
 from __future__ import annotations
 
 import itertools
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from cpdpo_jax.kernels import occupancy, occupancy_bounds
+from cpdpo_jax.kernels.machines.target import tracing_for
 from tests.kernels.support import (
     KINDS,
     TOLERANCE,
@@ -72,7 +75,7 @@ def test_equals_recursion_by_linear_programme_and_by_vertices(shape: tuple[int, 
 @pytest.mark.parametrize("shape", [(4, 3, 2), (5, 2, 2)])
 @examples(1)
 def test_equals_linear_programme_over_whole_occupancies(shape: tuple[int, int, int], seed: int) -> None:
-    """No recursion and no state at a time: the bound is attained by one transition function of the set."""
+    """Independent of the recursion: a transition function of the set attains the bound."""
     problems = random_problems(np.random.default_rng(seed), *shape, 24)
     low, up = run(occupancy_bounds, "float64", problems.policy, problems.lower, problems.upper)
     for b in range(2 * len(KINDS)):
@@ -125,7 +128,7 @@ def test_every_member_of_the_set_lies_between(shape: tuple[int, int, int], dtype
 @both_precisions
 @examples(5)
 def test_bounds_are_ordered_probabilities_exactly(dtype: str, seed: int) -> None:
-    """Not only to rounding: the estimator divides by up + gamma, where gamma may be smaller than the rounding."""
+    """Exactly: the estimator divides by up + gamma, and gamma may be smaller than the rounding error."""
     problems = random_problems(np.random.default_rng(seed), 4, 3, 2, 24)
     for lower, upper in ((problems.lower, problems.upper), (problems.transition, problems.transition)):
         low, up = run(occupancy_bounds, dtype, problems.policy, lower, upper)
@@ -161,7 +164,7 @@ def test_one_transition_function_leaves_no_gap(dtype: str, seed: int) -> None:
 @both_precisions
 @examples(5)
 def test_all_transition_functions_leave_nothing_certain(dtype: str, seed: int) -> None:
-    """The whole simplex: any real state can have all the mass, and none needs to unless it is alone."""
+    """With the whole simplex, any real state can have probability 1, and 0 unless it is the only one."""
     problems = random_problems(np.random.default_rng(seed), 4, 3, 2, 24)
     real = problems.state_mask[1:].astype(float)
     upper = problems.action_mask[:-1, :, :, None] * real[:, None, None]
@@ -220,7 +223,7 @@ def test_one_transition_function_equals_plain_loops_and_the_sum_over_paths(
     problems = random_problems(np.random.default_rng(seed), *shape, 6)
     each = [(problems.transition[..., b], problems.policy[..., b]) for b in range(6)]
     for oracle in (reference.occupancy, sum_over_paths):
-        expected = np.stack([oracle(*one) for one in each], axis=-1)
+        expected = np.stack([oracle(*arguments) for arguments in each], axis=-1)
         for dtype in ("float32", "float64"):
             assert_close(run(occupancy, dtype, problems.transition, problems.policy), expected, TOLERANCE[dtype])
     low, up = run(occupancy_bounds, "float64", problems.policy, problems.lower, problems.upper)
@@ -231,3 +234,15 @@ def test_one_transition_function_equals_plain_loops_and_the_sum_over_paths(
 def test_one_transition_function_forms_agree() -> None:
     problems = random_problems(np.random.default_rng(8), 3, 3, 2, 6)
     assert_batches_agree(occupancy, problems.transition, problems.policy)
+
+
+@pytest.mark.parametrize("platform", ["cpu", "gpu"])
+def test_bounds_are_clipped_in_every_form(platform: str) -> None:
+    """A policy that sums to 1.5 stands for a rounding error: 1.125 in the last layer becomes 1."""
+    policy = jnp.full((3, 2, 2, 16), 0.75, jnp.float32)
+    transition = jnp.full((2, 2, 2, 2, 16), 0.5, jnp.float32)
+    with tracing_for(platform):
+        low, up = jax.jit(lambda *given: occupancy_bounds(*given))(policy, transition, transition)
+    np.testing.assert_array_equal(up[2], 1)
+    np.testing.assert_array_equal(low[2], 1)
+    np.testing.assert_allclose(up[1], 0.75, rtol=1e-6)

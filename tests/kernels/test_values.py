@@ -1,8 +1,10 @@
-"""policy_value and action_value: the plain backward recursion."""
+"""policy_value and action_value against a plain backward recursion."""
 
 from __future__ import annotations
 
+import re
 from math import log, sqrt
+from typing import Any
 
 import numpy as np
 import pytest
@@ -92,6 +94,18 @@ def test_equals_monte_carlo() -> None:
     assert (np.abs(total.mean(axis=1) - swapped) > 3.0 * tolerance).any()
 
 
+@pytest.mark.parametrize(("batch", "axes"), [((), "K, L, S, A"), ((4,), "K, L, S, A, B")])
+@pytest.mark.parametrize("function", [policy_value, action_value])
+def test_a_payoff_without_the_axis_of_payoffs_is_named(function: Any, batch: tuple[int, ...], axes: str) -> None:
+    transition, policy = np.full((2, 2, 2, 2, *batch), 0.5), np.full((3, 2, 2, *batch), 0.5)
+    shape = re.escape(str(policy.shape))
+    with pytest.raises(
+        ValueError, match=rf"^payoff has shape {shape}; give \[{axes}\], such as payoff\[None\] for one"
+    ):
+        function(transition, policy, policy)
+    assert function(transition, policy, policy[None]).shape[0] == 1
+
+
 @both_precisions
 @examples(6)
 def test_invariants(dtype: str, seed: int) -> None:
@@ -120,7 +134,7 @@ def test_invariants(dtype: str, seed: int) -> None:
 
 @both_precisions
 def test_unvisited_rows_of_zeros_end_the_episode(dtype: str) -> None:
-    """An empirical transition function has rows of 0 at unvisited pairs: nothing is earned after them."""
+    """Unvisited pairs have empirical rows of 0: the value beyond them is 0."""
     policy, payoff = np.ones((3, 1, 1)), np.ones((1, 3, 1, 1))
     transition = np.array([1.0, 0.0]).reshape(2, 1, 1, 1)
     v = np.array([2.0, 1.0, 1.0]).reshape(1, 3, 1)

@@ -15,6 +15,8 @@ import numpy as np
 from absl.testing import parameterized
 
 from cpdpo_jax import kernels
+from cpdpo_jax.kernels.lookup import at_index, at_pairs
+from cpdpo_jax.kernels.sums import compensated_add
 from tests.kernels.support import TOLERANCE, random_problems
 from tests.reference import kernels_numpy as reference
 
@@ -29,14 +31,14 @@ class Case(NamedTuple):
 
 
 def case(kernel: Callable[..., Any], *arguments: Any, oracle: Callable[..., Any] | None = None, **static: Any) -> Case:
-    """A kernel and what its oracle says, by default the plain loops of the same name."""
+    """A kernel and its oracle, by default the plain loops of the same name."""
     expected = (oracle or getattr(reference, kernel.__name__))(*arguments, **static)
     return Case(kernel, arguments, expected, static)
 
 
 def _bounds(policy: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> list[np.ndarray]:
-    one = policy[..., None], lower[..., None], upper[..., None]
-    return [bound[..., 0] for bound in reference.occupancy_bounds(*one, reference.extremes_vertices)]
+    batched = policy[..., None], lower[..., None], upper[..., None]
+    return [bound[..., 0] for bound in reference.occupancy_bounds(*batched, reference.extremes_vertices)]
 
 
 def _extreme(lower: np.ndarray, upper: np.ndarray, f: np.ndarray, maximize: bool) -> float:
@@ -74,13 +76,9 @@ def cases() -> dict[str, Case]:
         "hoeffding_width": case(kernels.hoeffding_width, visits, 2.5),
         "bernstein_width": case(kernels.bernstein_width, rng.random(counts.shape), visits, 2.5),
         "confidence_set": case(kernels.confidence_set, visits, counts, mask[1:].any(axis=2), 0.1),
-        "at_index": case(kernels.at_index, state[0], policy[0], oracle=lambda index, table: table[index]),
-        "at_pairs": case(
-            kernels.at_pairs, state, action, payoff, oracle=lambda x, a, table: table[:, np.arange(LAYERS), x, a]
-        ),
-        "compensated_add": case(
-            kernels.compensated_add, values, 0 * values, threshold, oracle=lambda s, c, x: (s + x, 0 * c)
-        ),
+        "at_index": case(at_index, state[0], policy[0], oracle=lambda index, table: table[index]),
+        "at_pairs": case(at_pairs, state, action, payoff, oracle=lambda x, a, table: table[:, np.arange(LAYERS), x, a]),
+        "compensated_add": case(compensated_add, values, 0 * values, threshold, oracle=lambda s, c, x: (s + x, 0 * c)),
     }
 
 
@@ -92,7 +90,7 @@ NAMES = (
 
 
 def single(array: Any) -> Any:
-    """Arrays in single precision, as a simulation has them; Python's numbers as they are."""
+    """Arrays in single precision, as in a simulation; Python numbers unchanged."""
     if not isinstance(array, np.ndarray | np.generic):
         return array
     return np.asarray(array, {"f": np.float32, "i": np.int32, "b": bool}[array.dtype.kind])
@@ -104,12 +102,12 @@ class Variants(chex.TestCase):
     def test_equals_the_plain_loops(self, name: str) -> None:
         case = cases()[name]
         kernel = partial(inspect.unwrap(case.kernel), **case.static)  # without the kernel's own jit
-        actual = self.variant(kernel)(*map(single, case.arguments))
-        for one, other in zip(jax.tree.leaves(actual), jax.tree.leaves(case.expected), strict=True):
-            assert one.dtype == np.float32
+        results = self.variant(kernel)(*map(single, case.arguments))
+        for actual, other in zip(jax.tree.leaves(results), jax.tree.leaves(case.expected), strict=True):
+            assert actual.dtype == np.float32
             meant = np.isfinite(other)  # pairs that are padding have no dilated bonus
             np.testing.assert_allclose(
-                np.where(meant, one, other), other, rtol=TOLERANCE["float32"], atol=TOLERANCE["float32"]
+                np.where(meant, actual, other), other, rtol=TOLERANCE["float32"], atol=TOLERANCE["float32"]
             )
 
 

@@ -18,11 +18,8 @@ import cpdpo_jax as cp
 from cpdpo_jax.exact import optimum
 from cpdpo_jax.learners import base, optdual, optimistic, optprimaldual, regularized_primal_dual
 from cpdpo_jax.learners.estimates import Estimates, empty, observe
-from cpdpo_jax.simulation import compiled_loop
 from tests.reference import baselines_numpy as reference
-from tests.support import FAST_COMPILE, lanes_for, random_cmdp
-
-pytestmark = pytest.mark.usefixtures("fast_compile")
+from tests.support import lanes_for, random_cmdp, replay, statistics_from
 
 EPISODES = 500
 RHO = 0.5
@@ -33,7 +30,7 @@ INSTANCES: dict[str, dict[str, Any]] = {
 }
 # Between "theory", where nothing moves in 500 episodes, and rates at which rounding is amplified.
 LIVELY: dict[str, dict[str, float]] = {
-    "optprimaldual": {"policy_rate": 0.02, "dual_rate": 0.05, "dual_cap": 0.2},
+    "optprimaldual": {"policy_rate": 0.02, "dual_rate": 0.05, "dual_cap": 0.2, "bonus_scale": 0.5},
     "regularized_primal_dual": {
         "policy_rate": 0.02,
         "dual_rate": 0.05,
@@ -52,26 +49,24 @@ def _record(state: Any) -> Any:
 
 @cache
 def _replayer(name: str) -> Any:
-    return jax.jit(
-        partial(compiled_loop.replay, base.get(name), "bernoulli", record=_record), compiler_options=FAST_COMPILE
-    )
+    return jax.jit(partial(replay, base.get(name), "bernoulli", record=_record))
 
 
-@pytest.mark.parametrize("setting", ["theory", "lively"])
+@pytest.mark.parametrize("hparams", ["theory", "lively"])
 @pytest.mark.parametrize("instance", INSTANCES)
 @pytest.mark.parametrize("name", LIVELY)
-def test_equals_the_transcription(x64: None, name: str, instance: str, setting: str) -> None:
+def test_equals_the_transcription(x64: None, name: str, instance: str, hparams: str) -> None:
     cmdp, learner = random_cmdp(**INSTANCES[instance]), base.get(name)
     n = 40 if instance == "wide" else EPISODES  # of the EPISODES: the transcription takes its time
     draws = np.random.default_rng(11).random((n, cmdp.n_layers, 3 + cmdp.n_constraints))
-    changed: dict[str, Any] = LIVELY[name] | CONFIDENCE if setting == "lively" else {}
+    changed: dict[str, Any] = LIVELY[name] | CONFIDENCE if hparams == "lively" else {}
     lanes = lanes_for(learner, cmdp, episodes=EPISODES, preset="theory", rho=RHO, dtype=np.float64, **changed)
     run = _replayer(name)
     _, episodes, (weights, multipliers) = jax.tree.map(
         lambda a: np.asarray(a)[..., 0], run(lanes, jnp.asarray(draws)[..., None])
     )
     hyper = {field: float(np.asarray(value)[0]) for field, value in lanes.hyper._asdict().items()}
-    if setting == "theory":
+    if hparams == "theory":
         stated = reference.theory_constants(name, cmdp.action_mask, cmdp.n_constraints, EPISODES, RHO)
         assert hyper == pytest.approx(stated, rel=1e-14)
     expected = reference.run(
@@ -93,7 +88,7 @@ def test_equals_the_transcription(x64: None, name: str, instance: str, setting: 
     np.testing.assert_allclose(multipliers, expected["next_multipliers"], rtol=0, atol=1e-9)
     if name != "optdual":
         np.testing.assert_allclose(weights, expected["log_weights"], rtol=0, atol=1e-9)
-    if setting == "lively" and n == EPISODES:  # else the comparison says little
+    if hparams == "lively" and n == EPISODES:  # else the comparison says little
         assert expected["multipliers"].max() > 0.1
         assert name == "optdual" or expected["multipliers"].max() == hyper["dual_cap"]
         assert np.ptp(expected["policies"], axis=0).max() > 0.3
@@ -104,7 +99,7 @@ def test_optdual_always_chooses_an_action() -> None:
     cmdp, learner = cp.envs.make("inventory"), base.get("optdual")
     lanes = lanes_for(learner, cmdp, episodes=2000, preset="tuned", rho=3.5, dtype=np.float32)
     draws = np.random.default_rng(3).random((200, cmdp.n_layers, 4, 1)).astype(np.float32)
-    _, episodes, _ = jax.jit(partial(compiled_loop.replay, learner, "bernoulli"))(lanes, draws)
+    _, episodes, _ = jax.jit(partial(replay, learner, "bernoulli"))(lanes, draws)
     played = np.asarray(episodes.policy)[..., 0]
     np.testing.assert_array_equal(played.sum(axis=-1), np.broadcast_to(cmdp.action_mask.any(axis=-1), played.shape[:3]))
 
@@ -138,7 +133,7 @@ def test_optdual_plans_by_value_iteration_when_estimates_are_exact(x64: None, in
         payoff = estimates.payoff_sum / estimates.visits.astype(estimates.payoff_sum.dtype)
         return optdual.plan(*box, payoff[0], payoff[1:], multipliers, mask)
 
-    run = jax.jit(plan, compiler_options=FAST_COMPILE)
+    run = jax.jit(plan)
     policy, value, costs = run(exact_estimates(cmdp, 20, np.float64), multipliers, mask)
     for b in range(20):
         lagrangian = cmdp.reward - np.tensordot(multipliers[:, b], cmdp.cost, 1)
@@ -167,11 +162,11 @@ def test_averages_approach_the_optimum_when_estimates_are_exact(module: Any, rat
         start = module.LEARNER.init(problem, hyper)
         if module is optdual:
             return start._replace(estimates=estimates)
-        return start._replace(statistics=optimistic.from_estimates(estimates))
+        return start._replace(statistics=statistics_from(estimates))
 
     learner = replace(module.LEARNER, name="exact", init=init)
-    settings = rates | {"transition_confidence": 1e-12, "payoff_confidence": 1e-12}
-    result = cp.simulate(learner, cmdp, episodes=episodes, seeds=2, hparams=settings, progress=False)
+    hparams = rates | {"transition_confidence": 1e-12, "payoff_confidence": 1e-12}
+    result = cp.simulate(learner, cmdp, episodes=episodes, seeds=2, hparams=hparams, progress=False)
     optimum = float(result.data.optimum[0])
     regret = result.metric("weak_regret").values[..., -1] / episodes
     violation = result.metric("weak_violation").values[..., -1] / episodes
@@ -182,15 +177,16 @@ def test_averages_approach_the_optimum_when_estimates_are_exact(module: Any, rat
 
 
 def test_statistics_are_kept_up_to_date() -> None:
-    """What `count` updates row by row is what `observe` and `from_estimates` make of all counts."""
+    """What `count` updates row by row is what `observe` and `statistics_from` make of all counts."""
     cmdp, learner = random_cmdp(**INSTANCES["m=2, masks"]), optprimaldual.LEARNER
     lanes = lanes_for(learner, cmdp, episodes=300, preset="tuned", rho=RHO, dtype=np.float32, n_lanes=4)
     draws = np.random.default_rng(5).random((300, cmdp.n_layers, 5, 4)).astype(np.float32)
-    run = jax.jit(partial(compiled_loop.replay, learner, "bernoulli"), compiler_options=FAST_COMPILE)
+    run = jax.jit(partial(replay, learner, "bernoulli"))
     state, episodes, _ = run(lanes, draws)
-    seen, _ = jax.lax.scan(lambda e, t: (observe(e, t), None), empty(lanes.problem), episodes.trajectory)
+    nothing = empty(lanes.problem, as_sampled=True)
+    seen, _ = jax.lax.scan(lambda e, t: (observe(e, t), None), nothing, episodes.trajectory)
     chex.assert_trees_all_equal(state.statistics.estimates, seen)
-    kept, anew = state.statistics, optimistic.from_estimates(state.statistics.estimates)
+    kept, anew = state.statistics, statistics_from(state.statistics.estimates)
     np.testing.assert_allclose(kept.deviation, anew.deviation, rtol=1e-6)
     assert float(kept.deviation.max()) > 0.5
 
@@ -205,7 +201,7 @@ def test_widths_by_hand() -> None:
         transitions=jnp.array([1, 3, 0, 0], jnp.int32).reshape(1, 2, 1, 2, 1),
     )
     log, visits = jnp.array([0.25]), jnp.maximum(estimates.visits, 1).astype(float)
-    statistics = optimistic.from_estimates(estimates)
+    statistics = statistics_from(estimates)
     estimate = estimates.transitions.astype(float) / visits[:-1, :, :, None]
     width = optimistic.transition_width(estimate, visits[:-1], log)
     each = 2 * np.sqrt(3 / 256) + 14 / 3 / 16

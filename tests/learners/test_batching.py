@@ -1,4 +1,8 @@
-"""Every compiled learner without a batch axis, with one, with two, and mapped: the same learner."""
+"""Every compiled learner without a batch axis, with one, with two, and mapped: the same learner.
+
+The grid of learners, shapes and places is exhaustive, except one shape and one place for all learners, and all shapes
+and places for two.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +17,20 @@ import pytest
 
 from cpdpo_jax.common.types import Trajectory
 from cpdpo_jax.learners import base
-from tests.support import FAST_COMPILE
 
 LANES = 6
-COMPILED = ["cpd_oppo", "cpdpo", "ghosh", "opse", "optdual", "optpess_primaldual", "optprimaldual", "podb"]
-COMPILED += ["regularized_primal_dual", "triple_q", "uniform", "uopt_rpgpd"]
+COMPILED = [name for name in base.names() if base.get(name).compiled and base.get(name).plays is None]
 SHAPES = [(3, 3, 2), (3, 10, 2)]
+PLACES = ["front", "middle", "back"]
+IN_FULL = ("cpdpo", "cpd_oppo")
 
 
-def test_no_compiled_learner_is_forgotten() -> None:
-    known = {name for name in base.names() if base.get(name).compiled and base.get(name).plays is None}
-    assert known >= set(COMPILED)
-    assert {name for name in known if base.get(name).init.__module__.startswith("cpdpo_jax.")} == set(COMPILED)
+def grid(values: list[Any], first: Any) -> list[Any]:
+    """(learner, value); what is neither of the learners `IN_FULL` nor the value `first` is exhaustive."""
+    return [
+        pytest.param(name, value, marks=[pytest.mark.exhaustive] * (name not in IN_FULL and value != first))
+        for name in COMPILED for value in values
+    ]  # fmt: skip
 
 
 def inputs(learner: base.Learner, shape: tuple[int, int, int]) -> tuple[Any, Any, list[Trajectory]]:
@@ -76,14 +82,10 @@ def play(name: str) -> Any:
     return run
 
 
-def compiled(run: Any) -> Any:
-    return jax.jit(run, compiler_options=FAST_COMPILE)
-
-
 @cache
 def batched(name: str, shape: tuple[int, int, int]) -> Any:
     """What is expected: the lanes together."""
-    return compiled(play(name))(*inputs(base.get(name), shape))
+    return jax.jit(play(name))(*inputs(base.get(name), shape))
 
 
 def assert_same(actual: Any, expected: Any) -> None:
@@ -91,10 +93,9 @@ def assert_same(actual: Any, expected: Any) -> None:
     chex.assert_trees_all_close(actual, expected, rtol=2e-5, atol=1e-6)  # sums of other vector code
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("name", COMPILED)
+@pytest.mark.parametrize(("name", "shape"), grid(SHAPES, SHAPES[0]))
 def test_layouts_agree(name: str, shape: tuple[int, int, int]) -> None:
-    run, args, expected = compiled(play(name)), inputs(base.get(name), shape), batched(name, shape)
+    run, args, expected = jax.jit(play(name)), inputs(base.get(name), shape), batched(name, shape)
 
     alone = run(*jax.tree.map(lambda x: x[..., 0], args))
     assert_same(alone, jax.tree.map(lambda x: x[..., 0], expected))
@@ -103,13 +104,12 @@ def test_layouts_agree(name: str, shape: tuple[int, int, int]) -> None:
     assert_same(jax.tree.map(lambda x: x.reshape(*x.shape[:-2], LANES), square), expected)
 
 
-@pytest.mark.parametrize("place", ["front", "middle", "back"])
-@pytest.mark.parametrize("name", COMPILED)
+@pytest.mark.parametrize(("name", "place"), grid(PLACES, "middle"))
 def test_mapped_axes_agree(name: str, place: str) -> None:
     args = inputs(base.get(name), SHAPES[0])
     axes = jax.tree.map(lambda x: {"front": 0, "middle": (x.ndim - 1) // 2, "back": -1}[place], args)
     moved = jax.tree.map(lambda x, axis: jnp.moveaxis(x, -1, axis), args, axes)
-    mapped = compiled(jax.vmap(play(name), in_axes=axes, out_axes=-1))
+    mapped = jax.jit(jax.vmap(play(name), in_axes=axes, out_axes=-1))
     assert_same(mapped(*moved), batched(name, SHAPES[0]))
 
 
@@ -118,5 +118,5 @@ def test_mapped_in_front_of_lanes_on_wide_layers(name: str) -> None:
     """The mapped axis and the lanes go to the compiled kernels as one."""
     args = inputs(base.get(name), SHAPES[1])
     moved = jax.tree.map(lambda x: jnp.moveaxis(x.reshape(*x.shape[:-1], 2, 3), -2, 0), args)
-    mapped = compiled(jax.vmap(play(name), out_axes=-2))(*moved)
+    mapped = jax.jit(jax.vmap(play(name), out_axes=-2))(*moved)
     assert_same(jax.tree.map(lambda x: x.reshape(*x.shape[:-2], LANES), mapped), batched(name, SHAPES[1]))

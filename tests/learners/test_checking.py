@@ -42,30 +42,32 @@ BROKEN = {
         SOUND, hyperparameters=lambda problem, preset: Rate(-np.ones_like(problem.delta))
     ),
     "`init` returns a state with an array of shape (3,)": replace(SOUND, init=lambda problem, hyper: jnp.zeros(3)),
-    "`policy` returns float32[3, 3, 4] where float32[3, 3, 2, 4] is wanted": replace(
+    "`policy` returns float32[3, 3, 4] instead of float32[3, 3, 2, 4]": replace(
         SOUND, policy=lambda *given: fixed.UNIFORM.policy(*given)[:, :, 0]
     ),
     "`update` returns an array; return (state, Info": replace(SOUND, update=lambda *given: given[2]),
-    "`update` returns a state with int32[2, 4] where float32[2, 4] is wanted": replace(
+    "`update` returns a state with int32[2, 4] instead of float32[2, 4]": replace(
         SOUND, update=lambda *given: (given[2].astype(jnp.int32), update(*given)[1])
     ),
     "`update` returns Info with multipliers of float32[4]": replace(
         SOUND, update=lambda *given: (given[2], update(*given)[1]._replace(multipliers=given[0].delta))
     ),
-    "it asks for the value of an array while it is compiled": replace(
+    "it needs the value of an array during compilation": replace(
         SOUND, update=lambda *given: update(*given) if given[2].sum() > 0 else (given[2], update(*given)[1])
     ),
-    "sum to 1 only up to 0.5": replace(SOUND, policy=lambda *given: 0.5 * fixed.UNIFORM.policy(*given)),
+    "its probabilities in a state sum to 0.5 instead of 1": replace(
+        SOUND, policy=lambda *given: 0.5 * fixed.UNIFORM.policy(*given)
+    ),
     "it plays an action that problem.action_mask does not allow": replace(
         SOUND, policy=lambda *given: 0 * fixed.UNIFORM.policy(*given) + given[0].action_mask.any(axis=2)[:, :, None] / 2
     ),
     "it plays probabilities that are not finite, in episode 4": replace(
         SOUND, policy=lambda *given: fixed.UNIFORM.policy(*given) + jnp.where(given[2][0] > 2, jnp.nan, 0)
     ),
-    "its state or what it shows is not finite, in episode 1": replace(
+    "its state or its Info is not finite, in episode 1": replace(
         SOUND, update=lambda *given: (given[2] / 0, update(*given)[1])
     ),
-    "depends on the lanes beside it": replace(
+    "depends on its neighbours": replace(
         SOUND, update=lambda *given: (given[2] + given[4].reward.sum(), update(*given)[1])
     ),
 }
@@ -109,7 +111,7 @@ def cmdp() -> cp.CMDP:
 def drawn(cmdp: cp.CMDP, seeds: Any, **options: Any) -> np.ndarray:
     """[seed, episode]"""
     data = cp.simulate(NOISY, cmdp, episodes=40, seeds=seeds, checkpoints=40, progress=False, **options).data
-    return data.multiplier.isel(learner=0, instance=0, setting=0, constraint=0).values
+    return data.multiplier.isel(learner=0, instance=0, hparams=0, constraint=0).values
 
 
 def test_a_learners_own_luck_is_its_seeds_alone(cmdp: cp.CMDP) -> None:
@@ -120,7 +122,8 @@ def test_a_learners_own_luck_is_its_seeds_alone(cmdp: cp.CMDP) -> None:
     np.testing.assert_array_equal(drawn(cmdp, [39, 3]), many[[39, 3]])
     assert not np.array_equal(drawn(cmdp, 1, key=1), many[:1])
     plain, noisy = (
-        cp.simulate(one, cmdp, episodes=40, seeds=4, progress=False).data.weak_regret for one in (fixed.UNIFORM, NOISY)
+        cp.simulate(tested, cmdp, episodes=40, seeds=4, progress=False).data.weak_regret
+        for tested in (fixed.UNIFORM, NOISY)
     )
     np.testing.assert_array_equal(plain.values, noisy.values)
 

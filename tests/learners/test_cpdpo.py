@@ -15,7 +15,7 @@ import pytest
 from cpdpo_jax.learners import base, cpdpo, podb
 from cpdpo_jax.simulation import compiled_loop
 from tests.reference import cpdpo_numpy as reference
-from tests.support import FAST_COMPILE, lanes_for, random_cmdp
+from tests.support import lanes_for, random_cmdp, replay
 
 EPISODES = 3000
 HORIZON = 10**6  # the T of the constants. With T = 3000 the tuned rates are so large that the dynamics amplify rounding
@@ -32,20 +32,20 @@ def _record(state):
 
 
 @cache
-def _replayer():
+def _replayer(learner):
     """One for all tests: a shape is compiled once."""
-    replay = partial(compiled_loop.replay, cpdpo.LEARNER, "bernoulli", record=_record)
-    return jax.jit(replay, compiler_options=FAST_COMPILE)
+    run = partial(replay, learner, "bernoulli", record=_record)
+    return jax.jit(run)
 
 
-def _replayed(cmdp, preset, dtype, draws, **changed):
-    lanes = lanes_for(cpdpo.LEARNER, cmdp, episodes=HORIZON, preset=preset, rho=0.5, dtype=dtype, **changed)
-    _, episodes, (weights, epochs) = _replayer()(lanes, jnp.asarray(draws, dtype)[..., None])
+def _replayed(cmdp, preset, dtype, draws, learner=cpdpo.LEARNER, **changed):
+    lanes = lanes_for(learner, cmdp, episodes=HORIZON, preset=preset, rho=0.5, dtype=dtype, **changed)
+    _, episodes, (weights, epochs) = _replayer(learner)(lanes, jnp.asarray(draws, dtype)[..., None])
     hyper = {name: float(np.asarray(value)[0]) for name, value in lanes.hyper._asdict().items()}
     return jax.tree.map(lambda a: np.asarray(a)[..., 0], (episodes, weights, epochs)), hyper
 
 
-def _expected(cmdp, hyper, draws):
+def _expected(cmdp, hyper, draws, past_counts=False):
     return reference.run(
         transition=cmdp.transition,
         reward=cmdp.reward,
@@ -56,6 +56,7 @@ def _expected(cmdp, hyper, draws):
         episodes=HORIZON,
         delta=0.05,
         uniforms=draws,
+        past_counts=past_counts,
     )
 
 
@@ -81,15 +82,15 @@ def test_equals_the_transcription_of_the_paper(x64, name, preset):
     np.testing.assert_allclose(episodes.policy, expected["policies"], rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("past", [0.0, 1.0])
+@pytest.mark.parametrize("past", [False, True])
 def test_equals_the_transcription_with_the_options(x64, past):
     """Clipping, no dilation, another cap and scale: the options of the ablations; and a loss made before it."""
     cmdp = random_cmdp(**INSTANCES["m=2, masks"])
     draws = np.random.default_rng(8).random((400, cmdp.n_layers, 5))
     changed = {"clip": 1.0, "dilation": 1.0, "dual_cap": 3.0, "loss_scale": 9.0, "cost_confidence": 0.003}
-    changed |= {"past_counts": past}
-    (episodes, weights, epochs), hyper = _replayed(cmdp, "tuned", np.float64, draws, **changed)
-    expected = _expected(cmdp, hyper, draws)
+    learner = cpdpo.PAST if past else cpdpo.LEARNER
+    (episodes, weights, epochs), hyper = _replayed(cmdp, "tuned", np.float64, draws, learner, **changed)
+    expected = _expected(cmdp, hyper, draws, past)
     np.testing.assert_array_equal(episodes.info.multipliers, expected["multipliers"])
     np.testing.assert_array_equal(epochs, expected["epochs"])
     np.testing.assert_allclose(weights, expected["log_weights"], rtol=0, atol=1e-9)
@@ -173,6 +174,6 @@ def test_with_past_counts_the_loss_does_not_depend_on_its_own_episode(x64):
     draws = np.random.default_rng(12).random((30, cmdp.n_layers, 4))
     other = draws.copy()
     draws[-1, :, 2:], other[-1, :, 2:] = 0.0, 1 - 1e-9  # all samples of the last episode 1, or all 0; its path stays
-    for past in (0.0, 1.0):
-        weights = [_replayed(cmdp, "tuned", np.float64, some, past_counts=past)[0][1][-1] for some in (draws, other)]
-        assert np.array_equal(*weights) == bool(past)
+    for learner in (cpdpo.LEARNER, cpdpo.PAST):
+        weights = [_replayed(cmdp, "tuned", np.float64, some, learner)[0][1][-1] for some in (draws, other)]
+        assert np.array_equal(*weights) == (learner is cpdpo.PAST)

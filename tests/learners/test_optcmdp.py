@@ -91,7 +91,7 @@ def test_500_episodes_against_plain_loops(x64: None, name: str) -> None:
     """
     cmdp, learner, episodes = random_cmdp(3, 3, 2, 1, seed=3), base.get(name), 500
     hyper: dict[str, Any] = {"transition_confidence": 1e-3 if name == "optcmdp" else 1e-5, "payoff_confidence": 1e-2}
-    lanes = host_loop.lane(
+    lanes = host_loop.select_lane(
         lanes_for(learner, cmdp, episodes=episodes, preset="theory", rho=RHO, dtype=np.float64, **hyper), 0
     )
     draws = host_loop.uniforms(np.array([3, 4], np.uint32), 0, episodes, (cmdp.n_layers, 3 + cmdp.n_constraints))
@@ -150,8 +150,8 @@ def test_plays_the_optimum_when_estimates_are_exact(name: str, masked: bool) -> 
         return learner.init(problem, hyper)._replace(counts=exact_counts(cmdp))
 
     exact = replace(learner, name="exact", init=init)
-    settings = {"transition_confidence": 1e-12, "payoff_confidence": 1e-12}
-    data = cp.simulate(exact, cmdp, episodes=3, seeds=2, hparams=settings, checkpoints=[1, 2, 3], progress=False).data
+    hparams = {"transition_confidence": 1e-12, "payoff_confidence": 1e-12}
+    data = cp.simulate(exact, cmdp, episodes=3, seeds=2, hparams=hparams, checkpoints=[1, 2, 3], progress=False).data
     assert (np.abs(data.regret_gap.sel(episode=[2, 3])) < 1e-6).all()
     assert (data.violation_gap.sel(episode=[2, 3]) < 1e-6).all()
     multipliers = data.multiplier.sel(episode=3).values.reshape(2, 2)
@@ -196,7 +196,7 @@ def test_solving_when_a_count_has_doubled(name: str) -> None:
     cmdp, episodes = random_cmdp(3, 3, 2, 1, seed=3), 400
     hparams = {"solve_when_doubled": [0, 1]}
     data = cp.simulate(name, cmdp, episodes=episodes, seeds=2, hparams=hparams, progress=False).data
-    solved = data.epochs.isel(episode=-1, learner=0, instance=0).values  # [setting, seed]
+    solved = data.epochs.isel(episode=-1, learner=0, instance=0).values  # [hparams, seed]
     assert (solved[0] == episodes - 1).all()
     pairs = int(np.asarray(cmdp.action_mask).sum())
     assert (solved[1] <= pairs * np.log2(2 * episodes)).all()

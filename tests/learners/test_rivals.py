@@ -17,12 +17,9 @@ import pytest
 import cpdpo_jax as cp
 from cpdpo_jax.exact import optimum
 from cpdpo_jax.learners import base, ghosh, optimistic, optpess_primaldual, triple_q, uopt_rpgpd
-from cpdpo_jax.simulation import compiled_loop
 from tests.learners.test_baselines import exact_estimates
 from tests.reference import ghosh_numpy, optpess_primaldual_numpy, triple_q_numpy, uopt_rpgpd_numpy
-from tests.support import FAST_COMPILE, lanes_for, random_cmdp
-
-pytestmark = pytest.mark.usefixtures("fast_compile")
+from tests.support import lanes_for, random_cmdp, replay, statistics_from
 
 EPISODES = 2000
 LONG = bool(os.environ.get("CPDPO_LONG_TESTS"))  # all of the EPISODES against the transcriptions: ten minutes
@@ -46,19 +43,25 @@ CASES = [
     for instance, sizes in INSTANCES.items()
     if sizes["constraints"] <= (base.get(name).most_constraints or sizes["constraints"])
 ]
+CHANGED: dict[str, dict[str, float]] = {  # of "theory", for uopt_rpgpd
+    "scaled": {"bonus_scale": 1e-3},  # the notebook's bonus
+    # eta tau > 1 in the first episodes; with the whole bonus, all actions would be equally good then
+    "large rates": {"policy_rate": 40.0, "dual_rate": 40.0, "bonus_scale": 1e-3},
+}
+CASES_AND_PRESETS = [
+    (*case, preset) for case in CASES for preset in (*base.PRESETS, *(CHANGED if case[0] == "uopt_rpgpd" else ()))
+]
 
 
 def _record(state: Any) -> Any:
     """What the transcriptions tell of the state after an update, under their names."""
     fields = {"log_weights": "log_weights", "multipliers": "next_multipliers", "queue": "queue", "tables": "tables"}
-    return {told: getattr(state, field) for field, told in fields.items() if hasattr(state, field)}
+    return {inputs: getattr(state, field) for field, inputs in fields.items() if hasattr(state, field)}
 
 
 @cache
 def _replayer(name: str) -> Any:
-    return jax.jit(
-        partial(compiled_loop.replay, base.get(name), "bernoulli", record=_record), compiler_options=FAST_COMPILE
-    )
+    return jax.jit(partial(replay, base.get(name), "bernoulli", record=_record))
 
 
 def _theory(name: str, cmdp: cp.CMDP) -> dict[str, float]:
@@ -70,14 +73,15 @@ def _theory(name: str, cmdp: cp.CMDP) -> dict[str, float]:
     return REFERENCES[name].theory_constants(cmdp.action_mask, EPISODES)
 
 
-@pytest.mark.parametrize("preset", base.PRESETS)
-@pytest.mark.parametrize(("name", "instance"), CASES)
+@pytest.mark.parametrize(("name", "instance", "preset"), CASES_AND_PRESETS)
 def test_equals_the_transcription(x64: None, name: str, instance: str, preset: str) -> None:
     """Trajectories exactly, all else to 1e-9 (of multipliers above 1: relatively)."""
+    changed: Any = CHANGED.get(preset, {})
     cmdp, learner = random_cmdp(**INSTANCES[instance]), base.get(name)
     n = EPISODES if LONG else 300 if (name, preset) == ("ghosh", "tuned") else 500  # plain loops take their time
     draws = np.random.default_rng(11).random((n, cmdp.n_layers, 3 + cmdp.n_constraints))
-    lanes = lanes_for(learner, cmdp, episodes=EPISODES, preset=preset, rho=RHO, dtype=np.float64)
+    chosen = "theory" if changed else preset
+    lanes = lanes_for(learner, cmdp, episodes=EPISODES, preset=chosen, rho=RHO, dtype=np.float64, **changed)
     _, episodes, records = jax.tree.map(
         lambda a: np.asarray(a)[..., 0], _replayer(name)(lanes, jnp.asarray(draws)[..., None])
     )
@@ -99,15 +103,15 @@ def test_equals_the_transcription(x64: None, name: str, instance: str, preset: s
     np.testing.assert_array_equal(episodes.trajectory.action, expected["actions"])
     np.testing.assert_allclose(episodes.policy, expected["policies"], rtol=0, atol=1e-9)
     np.testing.assert_allclose(episodes.info.multipliers, expected["multipliers"], rtol=1e-9, atol=1e-9)
-    for told in records.keys() & expected.keys():
-        np.testing.assert_allclose(records[told], expected[told], rtol=1e-9, atol=1e-9)
+    for inputs in records.keys() & expected.keys():
+        np.testing.assert_allclose(records[inputs], expected[inputs], rtol=1e-9, atol=1e-9)
     moved = {field: np.ptp(expected[field], axis=0).max() for field in ("policies", "multipliers")}
     assert min(moved.values()) > 0.1 if preset == "tuned" else max(moved.values()) > 1e-3  # else it says little
 
 
 def test_ghosh_refuses_several_constraints() -> None:
     cmdp = random_cmdp(**INSTANCES["m=2, masks"])
-    with pytest.raises(ValueError, match="one constraint, and the CMDP has 2; keep one"):
+    with pytest.raises(ValueError, match="one constraint, but the CMDP has 2; keep one"):
         cp.simulate("ghosh", cmdp, episodes=10, seeds=1, progress=False)
 
 
@@ -126,10 +130,8 @@ def test_ghosh_is_near_the_optimum_when_estimates_are_exact(x64: None, instance:
         policy_rate=3000.0,
         **NO_BONUS,
     )
-    statistics = optimistic.from_estimates(exact_estimates(cmdp, 1, np.float64))
-    policy, multiplier = jax.jit(ghosh.choose_policy, compiler_options=FAST_COMPILE)(
-        lanes.problem, lanes.hyper, statistics
-    )
+    statistics = statistics_from(exact_estimates(cmdp, 1, np.float64))
+    policy, multiplier = jax.jit(ghosh.choose_policy)(lanes.problem, lanes.hyper, statistics)
     policy = np.asarray(policy)[..., 0]
     reward, cost = (optimum.evaluate(cmdp.transition, policy, payoff) for payoff in (cmdp.reward[None], cmdp.cost))
     assert float(solution.value) - 1e-3 < float(reward[0]) <= float(solution.value) + 1e-7
@@ -146,8 +148,8 @@ def test_optpess_primaldual_plans_by_value_iteration_when_estimates_are_exact(x6
     lanes = lanes_for(
         learner, cmdp, episodes=EPISODES, preset="theory", rho=RHO, dtype=np.float64, n_lanes=n, **NO_BONUS
     )
-    statistics = optimistic.from_estimates(exact_estimates(cmdp, n, np.float64))
-    run = jax.jit(optpess_primaldual.plan, compiler_options=FAST_COMPILE)
+    statistics = statistics_from(exact_estimates(cmdp, n, np.float64))
+    run = jax.jit(optpess_primaldual.plan)
     policy, values = run(lanes.problem, lanes.hyper, statistics, weights)
     for b in range(n):
         lagrangian = cmdp.reward - np.tensordot(weights[:, b], cmdp.cost, 1)
@@ -166,16 +168,15 @@ def test_uopt_rpgpd_ends_near_the_optimum_when_estimates_are_exact(instance: str
 
     def init(problem: base.Problem, hyper: Any) -> Any:
         estimates = exact_estimates(cmdp, problem.episodes.shape[0], np.float32)
-        root_sum = uopt_rpgpd.root_sum_of(estimates.transitions, np.float32, axis=3)
-        return uopt_rpgpd.init(problem, hyper)._replace(estimates=estimates, root_sum=root_sum)
+        return uopt_rpgpd.init(problem, hyper)._replace(estimates=estimates)  # and a bonus of 0
 
     learner = replace(uopt_rpgpd.LEARNER, name="exact", init=init)
-    settings = {"preset": "theory"} | NO_BONUS
+    hparams = {"preset": "theory"} | NO_BONUS
     checkpoints = [9900, episodes]
     result = cp.simulate(
-        learner, cmdp, episodes=episodes, seeds=2, hparams=settings, checkpoints=checkpoints, progress=False
+        learner, cmdp, episodes=episodes, seeds=2, hparams=hparams, checkpoints=checkpoints, progress=False
     )
-    data, best = result.data.squeeze(["learner", "instance", "setting"]), cp.solve(cmdp)
+    data, best = result.data.squeeze(["learner", "instance", "hparams"]), cp.solve(cmdp)
     regret = data.strong_regret.diff("episode").values.squeeze() / 100
     violation = data.strong_violation.diff("episode").isel(episode=0).transpose("constraint", "seed").values / 100
     multipliers = data.multiplier.isel(episode=-1).transpose("constraint", "seed").values
@@ -206,9 +207,9 @@ def test_wide_layers_are_the_same(x64: None, name: str) -> None:
     lanes = lanes_for(learner, cmdp, episodes=EPISODES, preset="tuned", rho=RHO, dtype=np.float64)
     _, episodes, _ = _replayer(name)(lanes, jnp.asarray(draws)[..., None])
     hyper = {field: float(np.asarray(value)[0]) for field, value in lanes.hyper._asdict().items()}
-    told = dict(transition=cmdp.transition, reward=cmdp.reward, cost=cmdp.cost, threshold=cmdp.threshold)
+    inputs = dict(transition=cmdp.transition, reward=cmdp.reward, cost=cmdp.cost, threshold=cmdp.threshold)
     expected = REFERENCES[name].run(
-        **told, action_mask=cmdp.action_mask, hyper=hyper, episodes=EPISODES, delta=0.05, uniforms=draws
+        **inputs, action_mask=cmdp.action_mask, hyper=hyper, episodes=EPISODES, delta=0.05, uniforms=draws
     )
     np.testing.assert_allclose(np.asarray(episodes.policy)[..., 0], expected["policies"], rtol=0, atol=1e-9)
 
@@ -230,7 +231,7 @@ def test_the_greedy_learners_always_choose_an_action(name: str) -> None:
     cmdp, learner = cp.envs.make("inventory"), base.get(name)
     lanes = lanes_for(learner, cmdp, episodes=2000, preset="tuned", rho=3.5, dtype=np.float32)
     draws = np.random.default_rng(3).random((200, cmdp.n_layers, 4, 1)).astype(np.float32)
-    _, episodes, _ = jax.jit(partial(compiled_loop.replay, learner, "bernoulli"))(lanes, draws)
+    _, episodes, _ = jax.jit(partial(replay, learner, "bernoulli"))(lanes, draws)
     played = np.asarray(episodes.policy)[..., 0]
     np.testing.assert_array_equal(played.sum(axis=-1), np.broadcast_to(cmdp.action_mask.any(axis=-1), played.shape[:3]))
 
@@ -242,7 +243,7 @@ def test_triple_q_by_hand(x64: None) -> None:
     1 and 0, so the queue becomes 3/4 + 1/8 - 1/2 = 3/8. Q is raised to 1/3 + 1/4, and the other arm's is cut at 1.
     """
     cmdp = cp.make_cmdp(None, [[[0.9, 0.1]]], [[[[0.9, 0.1]]]], [0.25])
-    settings: dict[str, Any] = {
+    hparams: dict[str, Any] = {
         "learning_offset": 1.0,
         "dual_rate": 2.0,
         "frame_length": 2.0,
@@ -256,13 +257,13 @@ def test_triple_q_by_hand(x64: None) -> None:
         preset="theory",
         rho=RHO,
         dtype=np.float64,
-        **settings,
+        **hparams,
         transition_confidence=0,
     )
     # draws of action, next state, reward (1 if below 0.9), cost; both episodes pull arm 0: nothing is known at first,
     # and after the first one 1 + 0 ties with the other arm's 1 + 0
     draws = jnp.array([[[0.5, 0.5, 0.1, 0.1]], [[0.5, 0.5, 0.95, 0.1]]])[..., None]
-    state, episodes, tables = compiled_loop.replay(triple_q.LEARNER, "bernoulli", lanes, draws, lambda s: s.tables)
+    state, episodes, tables = replay(triple_q.LEARNER, "bernoulli", lanes, draws, lambda s: s.tables)
     np.testing.assert_array_equal(episodes.trajectory.action[..., 0], 0)
     np.testing.assert_allclose(tables[0, :, 0, 0, :, 0], [[1, 1], [0, 1]])
     np.testing.assert_allclose(state.tables[:, 0, 0, :, 0], [[1 / 3 + 1 / 4, 1], [0, 1]], rtol=1e-15)

@@ -13,6 +13,7 @@ import cpdpo_jax as cp
 from cpdpo_jax.exact.lp import occupancy
 from cpdpo_jax.learners import base, uob_reps
 from cpdpo_jax.learners.entropy_projection import Projection, conditional
+from cpdpo_jax.learners.occupancy_measures import upper_occupancies
 from cpdpo_jax.simulation import host_loop
 from tests.reference import uob_reps_numpy
 from tests.support import lanes_for, random_cmdp, replay_on_host
@@ -77,7 +78,7 @@ def random_projection(seed: int) -> tuple[Projection, np.random.Generator]:
 def test_the_projection_is_feasible_and_no_other_measure_is_nearer(seed: int) -> None:
     """Of a convex set: KL(q, w) >= KL(q, q*) + KL(q*, w) for every q of it (Pythagoras), random ones and vertices."""
     problem, rng = random_projection(seed)
-    n, p, residual = problem.solve()
+    n, p, _, residual = problem.solve()
     assert residual < 1e-10
     np.testing.assert_allclose(n.sum(axis=(1, 2)), 1)
     np.testing.assert_allclose(p.sum(axis=3)[np.asarray(problem.mask)[:-1]], 1)
@@ -126,21 +127,43 @@ def test_with_exact_estimates_it_is_mirror_descent_on_occupancies_and_finds_the_
     n = 250
     rates: dict[str, Any] = {"policy_rate": 0.15, "exploration": 0.01}
     lanes = lanes_for(uob_reps.LEARNER, cmdp, episodes=n, preset="theory", rho=0.5, dtype=np.float64, **rates)
-    one = host_loop.lane(lanes, 0)
-    state = known_model(cmdp, uob_reps.init(one.problem, one.hyper))
+    lane = host_loop.select_lane(lanes, 0)
+    state = known_model(cmdp, uob_reps.init(lane.problem, lane.hyper))
     draws = np.random.default_rng(5).random((n, cmdp.n_layers, 5))
     for t in range(n):
-        policy = uob_reps.policy(one.problem, one.hyper, state)
+        policy = uob_reps.policy(lane.problem, lane.hyper, state)
         if t % 50 == 0:
             q = occupancy(cmdp.transition, policy)
             np.testing.assert_allclose(state.pairs, q, atol=1e-9)
-            for k, x in np.argwhere(np.asarray(cmdp.action_mask).any(axis=2)).tolist():
-                assert uob_reps.upper_occupancy(state, policy, k, x) == pytest.approx(q[k, x].sum(), abs=1e-12)
-        seen = host_loop.rollout(one.model, policy, draws[t], "deterministic")
-        state, _ = uob_reps.update(one.problem, one.hyper, state, policy, seen)
+            reach = upper_occupancies(state.lower, state.upper, policy)
+            np.testing.assert_allclose(reach, q.sum(axis=2), atol=1e-12)
+        seen = host_loop.rollout(lane.model, policy, draws[t], "deterministic")
+        state, _ = uob_reps.update(lane.problem, lane.hyper, state, policy, seen)
     best = float(cp.solve(cmdp).unconstrained_value)
     uniform, last = (
         float((occupancy(cmdp.transition, pi) * cmdp.reward).sum())
         for pi in (cmdp.action_mask / np.maximum(1, cmdp.action_mask.sum(axis=2, keepdims=True)), policy)
     )
     assert best - last < 0.5 * (best - uniform)
+
+
+def test_weights_far_apart_do_not_overflow() -> None:
+    """An entry at the end of its box may have a weight e^800 times that of those that are free."""
+    with np.errstate(over="raise"):
+        found = conditional(np.array([0.0, -800.0, -801.0]), np.zeros(3), np.array([0.5, 1.0, 1.0]))
+    share = 1 / (1 + np.exp(-1.0))
+    np.testing.assert_allclose(found, [0.5, 0.5 * share, 0.5 * (1 - share)], rtol=1e-12)
+
+
+@pytest.mark.parametrize("states", [8, 40])
+def test_wide_layers_do_not_overflow(states: int) -> None:
+    rng, n_layers, n_actions = np.random.default_rng(states), 3, 3
+    mask = np.ones((n_layers, states, n_actions), bool)
+    mask[0, 1:] = False
+    weight = -690 * rng.random((n_layers - 1, states, n_actions, states)), -690 * rng.random((states, n_actions))
+    mean = rng.dirichlet(np.ones(states), size=(n_layers - 1, states, n_actions))
+    lower, upper = np.maximum(mean - 0.1, 0), np.minimum(mean + 0.1, 1)
+    with np.errstate(over="raise", invalid="raise"):
+        pairs, triples, *_ = Projection(*weight, lower, upper, mask).solve()
+    np.testing.assert_allclose(pairs.sum(axis=(1, 2)), 1, rtol=1e-9)
+    np.testing.assert_allclose(triples.sum(axis=3), 1, rtol=1e-9)

@@ -36,7 +36,7 @@ def theory_constants(learner: str, mask: Array, m: int, episodes: int, rho: floa
         return hyper | {"dual_rate": 1 / t_lambda}
     if learner == "optprimaldual":
         t_k = np.sqrt(2 * np.log(sizes(mask)[1]) / (horizon**2 * (1 + m * cap) ** 2 * episodes))
-        return hyper | {"dual_rate": 1 / t_lambda, "policy_rate": t_k, "dual_cap": cap}
+        return hyper | {"dual_rate": 1 / t_lambda, "policy_rate": t_k, "dual_cap": cap, "bonus_scale": 1.0}
     eta, tau = episodes ** (-5 / 7), episodes ** (-1 / 7)
     regularised = {"policy_rate": eta, "dual_rate": eta, "regularisation": tau, "entropy_ceiling": 1.0}
     return hyper | regularised | {"dual_cap": cap}
@@ -56,6 +56,7 @@ class Counts:
         lg = np.log(6 * n_real * n_allowed * self.horizon * episodes / delta)
         self.transition_lg = hyper["transition_confidence"] * lg
         self.payoff_lg = hyper["payoff_confidence"] * lg
+        self.scale = hyper.get("bonus_scale", 1.0)  # of beta_r + H sum_y beta_p
         self.entropy_ceiling = hyper.get("entropy_ceiling", 1.0)
 
     def next_states(self, k: int) -> list[int]:
@@ -99,9 +100,9 @@ def truncated_evaluation(counts: Counts, policy: Array, kind: str, i: int = 0) -
             bonus = counts.transition_bonus(k, x, a)
             ceiling = counts.horizon - k
             if kind == "reward":
-                q = min(ceiling, counts.mean(0, k, x, a) + counts.beta_r(k, x, a) + bonus + ahead)
+                q = min(ceiling, counts.mean(0, k, x, a) + counts.scale * (counts.beta_r(k, x, a) + bonus) + ahead)
             elif kind == "cost":
-                q = max(0, counts.mean(1 + i, k, x, a) - counts.beta_r(k, x, a) - bonus + ahead)
+                q = max(0, counts.mean(1 + i, k, x, a) - counts.scale * (counts.beta_r(k, x, a) + bonus) + ahead)
             else:
                 ceiling *= counts.entropy_ceiling * log_actions
                 q = min(ceiling, -np.log(policy[k, x, a]) + log_actions * bonus + ahead)

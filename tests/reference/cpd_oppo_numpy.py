@@ -25,7 +25,7 @@ def theory_constants(mask: Array, m: int, episodes: int, rho: float) -> Hyper:
     layers = mask.shape[0]
     cap = (layers + 1) / rho
     rate = np.sqrt(8 * np.log(sizes(mask)[1]) / episodes) / (layers * (1 + cap * m))
-    options = {"anytime": 0.0, "adaptive_rate": 0.0, "patience": 0.0}
+    options = {"anytime": 0.0, "adaptive_rate": 0.0}
     return {"policy_rate": rate, "dual_cap": cap, "payoff_confidence": 1.0, "transition_confidence": 1.0} | options
 
 
@@ -108,8 +108,6 @@ def rates_of(
 ) -> Array:
     """eta_t(x) [L,S]; `done` = t - 1 episodes are over."""
     base = hyper["policy_rate"]
-    if hyper["patience"] > 0:
-        base = base * (1 + hyper["dual_cap"] * m) / (1 + cap * m)
     rates = np.zeros(mask.shape[:2])
     for k, x in np.ndindex(rates.shape):
         if hyper["adaptive_rate"] > 0:
@@ -161,15 +159,14 @@ def run(
     `knowledge`: "counts" (the algorithm), or "truth", "errors" (see `known`). `clock`: under `anytime` episode t has
     eta ~ 1/sqrt(max(1, t - 1)), "done", or 1/sqrt(t), "index".
     Returns, per episode t: states, actions, policies (pi_t), multipliers, cap and rates (of t), means, p_hat, beta, w,
-    q_reward, q_cost [M,L,S,A], v_reward, v_cost [M,L,S] (of t, counts include t), and after it weights (W), range_sum,
-    next_cap, phase_violation, phase_length.
+    q_reward, q_cost [M,L,S,A], v_reward, v_cost [M,L,S] (of t, counts include t), and after it weights (W), range_sum.
     """
     mask, m = np.asarray(action_mask, bool), len(threshold)
     layers = mask.shape[0]
     payoffs = np.concatenate([reward[None], cost])
     counts = Counts(mask, m, hyper, episodes, delta)
     weights, range_sum = np.zeros(mask.shape), np.zeros(mask.shape[:2])
-    cap, phase_violation, phase_length = hyper["dual_cap"], 0.0, 0
+    cap = hyper["dual_cap"]
     log = []
     for done, u in enumerate(uniforms):
         rates = rates_of(hyper, mask, m, episodes, cap, range_sum, done, clock)
@@ -193,22 +190,15 @@ def run(
         for i in range(m):
             multipliers[i] = cap if v_cost[i, 0, 0] > threshold[i] else 0.0
             q -= multipliers[i] * q_cost[i]
-        weights, range_sum, used_cap = weights.copy(), range_sum.copy(), cap
+        weights, range_sum = weights.copy(), range_sum.copy()
         for k, x in np.argwhere(mask.any(axis=-1)):
             ok = mask[k, x]
             range_sum[k, x] += (q[k, x][ok].max() - q[k, x][ok].min()) ** 2
             new = (weights[k, x] + q[k, x])[ok]
             weights[k, x][ok] = new - new.max()
-        if hyper["patience"] > 0:
-            phase_violation += max(max(0.0, v_cost[i, 0, 0] - threshold[i]) for i in range(m))
-            phase_length += 1
-            persists = phase_violation > hyper["patience"] * layers * np.sqrt(phase_length)
-            if persists and phase_length >= done + 1 - phase_length:  # not shorter than all before it
-                cap, phase_violation, phase_length = 2 * cap, 0.0, 0
-        row = {"states": states, "actions": actions, "policies": policy, "multipliers": multipliers, "cap": used_cap}
+        row = {"states": states, "actions": actions, "policies": policy, "multipliers": multipliers, "cap": cap}
         row |= est | {"q_reward": q_reward, "v_reward": v_reward, "q_cost": q_cost, "v_cost": v_cost, "rates": rates}
-        row |= {"weights": weights, "range_sum": range_sum, "next_cap": cap}
-        log.append(row | {"phase_violation": phase_violation, "phase_length": phase_length})
+        log.append(row | {"weights": weights, "range_sum": range_sum})
     return {name: np.array([row[name] for row in log]) for name in log[0]}
 
 

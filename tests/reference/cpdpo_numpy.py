@@ -34,7 +34,6 @@ def theory_constants(action_mask: Array, n_constraints: int, episodes: int, rho:
         "dual_cap": (horizon + 1) / rho,
         "loss_scale": 2.0 * (horizon + 1) * n_constraints / rho,
         "clip": 0.0,
-        "past_counts": 0.0,
     }
 
 
@@ -212,6 +211,7 @@ def run(
     episodes: int,
     delta: float,
     uniforms: Array,
+    past_counts: bool = False,
 ) -> dict[str, Array]:
     """Algorithm 2 (CPD-PO) for len(uniforms) episodes; reward [L,S,A], cost [M,L,S,A] or [L,S,A,M], threshold [M]."""
     m = len(threshold)
@@ -236,7 +236,7 @@ def run(
             for i in range(m):
                 cost_sum[(i, *pair)] += float(u[k, 3 + i] < cost[(i, *pair)])
         # line 6: the estimators of Section 4, episode t included; or, so that the loss is fixed given the past, without it
-        seen = past if hyper["past_counts"] else (podb.visits, podb.moves, reward_sum, cost_sum)
+        seen = past if past_counts else (podb.visits, podb.moves, reward_sum, cost_sum)
         count = np.maximum(1, seen[0])
         reward_bar = seen[2] / count + np.minimum(1.0, np.sqrt(4.0 * reward_log / count))
         cost_low = seen[3] / count - np.minimum(1.0, np.sqrt(4.0 * cost_log / count))

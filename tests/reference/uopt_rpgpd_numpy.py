@@ -22,6 +22,7 @@ THEORY: Hyper = {
     "regularisation_exponent": 0.4,
     "transition_confidence": 1.0,
     "payoff_confidence": 1.0,
+    "bonus_scale": 1.0,
 }
 
 
@@ -62,14 +63,14 @@ class Counts:
         return self.payoffs[i, k, x, a] / max(1, self.n[k, x, a])
 
     def bonus(self, k: int, x: int, a: int) -> float:
-        """beta_r + phi sum_y sqrt(p(y)) + 5 phi^2; in the last layer beta_r alone."""
+        """`bonus_scale` times beta_r + phi sum_y sqrt(p(y)) + 5 phi^2; in the last layer beta_r alone."""
         n = max(1, self.n[k, x, a])
         psi = 2 * np.log(np.log(max(2 * n, np.e))) + self.union
         width = np.sqrt(self.hyper["payoff_confidence"] * psi / n)
         if k + 1 < self.horizon:
             phi = np.sqrt(self.hyper["transition_confidence"] * psi / n)
             width += phi * sum(np.sqrt(self.p_hat(k, x, a, y)) for y in self.next_states(k)) + 5 * phi**2
-        return width
+        return self.hyper["bonus_scale"] * width
 
     def add(self, states: list[int], actions: list[int], samples: Array) -> None:
         """Count an episode; samples [1+M,L]."""

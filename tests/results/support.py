@@ -8,16 +8,16 @@ import xarray as xr
 import cpdpo_jax as cp
 
 
-def made_up(learners=("a", "b"), settings=("tuned",), instances=1, seeds=6, constraints=1, points=40, episodes=10_000):
-    """Curves that grow like the square root of the episodes, the more the later the learner and the setting."""
+def made_up(learners=("a", "b"), hparams=("tuned",), instances=1, seeds=6, constraints=1, points=40, episodes=10_000):
+    """Curves that grow like the square root of the episodes, the more the later the learner and the hparams."""
     rng = np.random.default_rng(0)
     x = np.unique(np.geomspace(1, episodes, points).round().astype(int))
-    lead = (len(learners), instances, len(settings), seeds)
-    level = 1 + 3 * np.arange(len(learners))[:, None, None, None] + np.arange(len(settings))[:, None]
+    lead = (len(learners), instances, len(hparams), seeds)
+    level = 1 + 3 * np.arange(len(learners))[:, None, None, None] + np.arange(len(hparams))[:, None]
     luck = rng.lognormal(0, 0.2, lead)
     strong = level[..., None] * luck[..., None] * np.sqrt(x) * (1 + np.arange(instances)[:, None, None, None])
     weak = strong * 0.1 - 0.02 * x
-    curve = ("learner", "instance", "setting", "seed", "episode")
+    curve = ("learner", "instance", "hparams", "seed", "episode")
     each = (*curve, "constraint")
     shares = 1.0 / (1 + np.arange(constraints))
     cost, signed = strong[..., None] * shares, weak[..., None] * shares
@@ -40,7 +40,7 @@ def made_up(learners=("a", "b"), settings=("tuned",), instances=1, seeds=6, cons
             "learner": list(learners),
             "instance": np.arange(instances),
             "instance_name": ("instance", [f"cmdp{i}" for i in range(instances)]),
-            "setting": list(settings),
+            "hparams": list(hparams),
             "seed": np.arange(seeds),
             "episode": x,
             "constraint": np.arange(constraints),

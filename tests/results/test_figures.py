@@ -1,4 +1,4 @@
-"""Figures: every line is there and told apart, axes are honest, legends whole; a notebook shows a figure once."""
+"""Figures: distinguishable lines, honest axes, complete legends; a notebook shows a figure once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from cpdpo_jax.results import figures, looks
+import cpdpo_jax as cp
+from cpdpo_jax.results import figures, plot_style
 from tests.results.support import made_up
 
 
@@ -22,22 +23,24 @@ def _closed():
     plt.close("all")
 
 
-def many(learners, settings=1, **more):
-    return made_up([f"learner{i}" for i in range(learners)], [f"setting {i}" for i in range(settings)], **more)
+def many(learners, hparams=1, **more):
+    return made_up([f"learner{i}" for i in range(learners)], [f"hparams {i}" for i in range(hparams)], **more)
 
 
 @pytest.mark.parametrize("metrics", [figures.METRICS, ["strong_regret"]], ids=["four panels", "one"])
-@pytest.mark.parametrize(("learners", "settings"), [(1, 1), (7, 1), (4, 6), (24, 1), (3, 10), (7, 10)])
-def test_no_two_lines_look_the_same_and_no_legend_is_cut(learners, settings, metrics):
-    result = many(learners, settings)
+@pytest.mark.parametrize(("learners", "hparams"), [(1, 1), (7, 1), (4, 6), (24, 1), (3, 10), (7, 10)])
+def test_no_two_lines_look_the_same_and_no_legend_is_cut(learners, hparams, metrics):
+    result = many(learners, hparams)
     result.data["strong_regret"][-1] = result.data["strong_regret"][0] * 1.001  # no room for labels at the lines
     figure = result.plot(title="title", metrics=metrics)
     for axis in figure.axes:
         drawn = [line for line in axis.lines if np.size(line.get_xdata()) > 2]
-        assert len(drawn) == learners * settings
-        seen = {(line.get_color(), str(line.get_linestyle()), str(line.get_marker())) for line in drawn}
-        dashes = {(line.get_color(), str(line._dash_pattern), str(line.get_marker())) for line in drawn}  # pyright: ignore[reportAttributeAccessIssue]
-        assert max(len(seen), len(dashes)) == learners * settings
+        assert len(drawn) == learners * hparams
+        dashes = {
+            (line.get_color(), str(line._dash_pattern), str(line.get_marker()), line.get_fillstyle())  # pyright: ignore[reportAttributeAccessIssue]
+            for line in drawn
+        }
+        assert len(dashes) == learners * hparams
     figure.canvas.draw()
     width, height = figure.canvas.get_width_height()
     for legend in figure.legends:
@@ -48,19 +51,35 @@ def test_no_two_lines_look_the_same_and_no_legend_is_cut(learners, settings, met
         assert box.y1 <= height + 1
         covered = [axis for axis in figure.axes if axis.get_window_extent().overlaps(box)]
         assert not covered
-    assert len(figure.legends) == (learners * settings > 1)
+    assert len(figure.legends) == (learners * hparams > 1)
 
 
 def test_colour_is_the_learner_and_dash_the_setting():
-    styles = {at: style for at, style, _ in looks.lines(many(3, 4).data)}
-    for one, other in itertools.combinations(styles, 2):
-        assert (styles[one]["color"] == styles[other]["color"]) == (one[0] == other[0])
-        assert (styles[one]["linestyle"] == styles[other]["linestyle"]) == (one[2] == other[2])
+    styles = {at: style for at, style, _ in plot_style.line_styles(many(3, 4).data)}
+    for a, b in itertools.combinations(styles, 2):
+        assert (styles[a]["color"] == styles[b]["color"]) == (a[0] == b[0])
+        assert (styles[a]["linestyle"] == styles[b]["linestyle"]) == (a[2] == b[2])
+
+
+def test_a_learner_looks_the_same_whatever_is_shown_beside_it():
+    names = ["cpd_oppo", "cpdpo", "uniform", "podb", "mine"]
+
+    def of(result):
+        return {str(result.data.learner.values[at[0]]): style for at, style, _ in plot_style.line_styles(result.data)}
+
+    everything, reverse = of(made_up(names)), of(made_up(names[::-1]))
+    assert everything == reverse
+    for name in names:
+        assert of(made_up([name])) == {name: everything[name]}
+        several = of(made_up([name], ["s", "t"]))[name]
+        assert (several["color"], several["marker"]) == (everything[name]["color"], everything[name]["marker"])
+    (axis,) = made_up(names).plot(metrics="strong_regret", learners="podb").axes
+    assert axis.lines[0].get_color() == everything["podb"]["color"]
 
 
 def test_axes_are_both_logarithmic_or_both_linear():
     figure = many(3).plot()
-    scales = {axis.get_title().split(" (")[0]: (axis.get_xscale(), axis.get_yscale()) for axis in figure.axes}
+    scales = {axis.get_title(): (axis.get_xscale(), axis.get_yscale()) for axis in figure.axes}
     assert scales["strong regret"] == scales["strong violation"] == ("log", "log")
     assert scales["weak regret"] == scales["weak violation"] == ("linear", "linear")  # they are negative at the end
     assert {axis.get_yscale() for axis in many(3).plot(log=False).axes} == {"linear"}
@@ -74,7 +93,7 @@ def test_curves_of_zero_and_of_rounding_are_noted_and_stretch_no_axis():
     result.data.strong_regret[1] = 0.0
     result.data.strong_regret[2] = 1e-12
     (axis,) = result.plot(metrics="strong_regret").axes
-    assert axis.get_ylim()[0] >= axis.get_ylim()[1] / 10 ** (looks.DECADES + 0.5)
+    assert axis.get_ylim()[0] >= axis.get_ylim()[1] / 10 ** (plot_style.DECADES + 0.5)
     (note,) = [text.get_text() for text in axis.texts if "0 throughout" in text.get_text()]
     assert "0 throughout: learner1" in note
     assert "below the axis: learner2 (1e-12)" in note
@@ -106,7 +125,7 @@ def test_plot_takes_metrics_learners_axes_and_size():
     with pytest.raises(ValueError, match="axes has 2 matplotlib Axes for 1 metrics"):
         result.plot(metrics="strong_regret", axes=axes)
     with pytest.raises(ValueError, match="no metric 'regret'; choose one of strong_regret"):
-        result.plot(metrics="regret")
+        result.plot(metrics="regret")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="no learner 'x' in this result; it has learner0"):
         result.plot(learners="x")
 
@@ -121,7 +140,10 @@ def test_pdf_holds_letters(tmp_path):
 def test_details_and_growth_are_drawn_with_many_lines():
     result = many(4, 3, constraints=2)
     details = figures.details(result.data)
-    assert len([line for line in details.axes[2].lines if np.size(line.get_xdata()) > 2]) == 4 * 3 * 2
+    for axis in details.axes[2:]:  # two panels for each of two constraints
+        assert len([line for line in axis.lines if np.size(line.get_xdata()) > 2]) == 4 * 3
+    assert "of constraint 1" in details.axes[5].get_title()
+    assert len(details.axes) == 6
     runs = [many(4, episodes=10**k).data for k in (3, 4, 5)]
     runs[0].strong_violation[0] = 0
     figure = figures.growth(runs)
@@ -136,8 +158,19 @@ def test_growth_has_no_axis_down_to_rounding():
     for run in runs:
         run.strong_regret[1] = 1e-9
     axis = figures.growth(runs).axes[0]
-    assert axis.get_ylim()[0] >= axis.get_ylim()[1] / 10**looks.DECADES * 0.99
+    assert axis.get_ylim()[0] >= axis.get_ylim()[1] / 10**plot_style.DECADES * 0.99
     assert [text.get_text() for text in axis.texts] == ["below the axis: learner1 (1e-09)"]
+    legend = [text.get_text() for text in axis.get_legend().get_texts()]  # pyright: ignore[reportOptionalMemberAccess]
+    assert [text.split(":")[0] for text in legend] == ["learner0", "learner2", "slope 1/2", "slope 1"]
+
+
+def test_an_exponent_without_an_interval_has_no_nan_in_the_legend():
+    runs = [many(1, seeds=2, episodes=10**k).data for k in (3, 4)]
+    runs[0].strong_regret[..., 1, -1] = -0.1  # a resampled mean below 0 has no logarithm
+    legend = figures.growth(runs).axes[0].get_legend()
+    texts = [text.get_text() for text in legend.get_texts()]  # pyright: ignore[reportOptionalMemberAccess]
+    assert texts[0].startswith("learner0: ")
+    assert not any("nan" in text for text in texts)
 
 
 def test_notes_are_wrapped_into_their_panel():
@@ -160,3 +193,69 @@ def test_an_interrupted_curve_ends_where_it_was_cut():
         result.data.sizes["episode"],
         20,
     ]
+
+
+@pytest.mark.parametrize("size", [(3.25, 2.4), "one-column"])
+def test_a_small_figure_has_smaller_text_and_cuts_nothing(size):
+    style = "paper" if isinstance(size, str) else "screen"
+    large = many(6).plot(metrics="strong_regret")
+    small = many(6).plot(metrics="strong_regret", size=size, style=style)  # pyright: ignore[reportArgumentType]
+    assert small.get_size_inches()[0] == 3.25
+    title_sizes = [float(figure.axes[0].title.get_fontsize()) for figure in (small, large)]
+    assert 6 < title_sizes[0] < title_sizes[1] == 10
+    assert small.axes[0].lines[0].get_linewidth() < large.axes[0].lines[0].get_linewidth()
+    assert float(small.axes[0].xaxis.get_ticklabels()[0].get_fontsize()) < 7.5
+    small.canvas.draw()
+    width, height = small.canvas.get_width_height()
+    (legend,) = small.legends
+    box, panel = legend.get_window_extent(), small.axes[0].get_window_extent()
+    assert box.x0 >= -1
+    assert box.x1 <= width + 1
+    assert not box.overlaps(panel)
+    assert panel.height > 0.35 * height
+    assert not [text for text in small.texts if "seeds" in text.get_text()] or style == "screen"
+
+
+def test_paper_presets():
+    names = ["strong_regret", "strong_violation"]
+    narrow, wide = (many(2).plot(metrics=names, style="paper", size=size) for size in ("one-column", "two-column"))  # pyright: ignore[reportArgumentType]
+    assert narrow.get_size_inches()[0] == 3.25
+    assert wide.get_size_inches()[0] == 6.75
+    (upper, lower), (left, right) = (
+        [axis.get_subplotspec().rowspan.start for axis in figure.axes]  # pyright: ignore[reportOptionalMemberAccess]
+        for figure in (narrow, wide)
+    )
+    assert upper < lower
+    assert left == right
+    assert wide.get_suptitle() == ""
+    with pytest.raises(ValueError, match=r"style = 'print' is not valid; choose one of screen, paper"):
+        many(2).plot(style="print")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match=r"size = 'wide' is not valid; give inches, such as \(9, 4\), or one-column"):
+        many(2).plot(size="wide")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match=r"size = 3 is not a pair; give width and height in inches"):
+        many(2).plot(size=3)  # pyright: ignore[reportArgumentType]
+
+
+def test_the_tradeoff_shows_the_means_at_the_end():
+    result = many(3, 2, instances=2)
+    figure = result.plot_tradeoff()
+    assert len(figure.axes) == 2  # one for each instance
+    marks = [line for line in figure.axes[1].lines if line.get_marker() in figures.MARKERS]
+    ends = result.data.isel(episode=-1, instance=1).mean("seed")
+    expected = [
+        (float(ends.strong_violation[i, k, 0]), float(ends.strong_regret[i, k])) for i in range(3) for k in range(2)
+    ]
+    drawn = [(float(line.get_xdata()[0]), float(line.get_ydata()[0])) for line in marks]  # pyright: ignore[reportIndexIssue, reportArgumentType]
+    np.testing.assert_allclose(drawn, expected)
+    assert [line.get_fillstyle() for line in marks] == ["full", "none"] * 3
+    with pytest.raises(ValueError, match="give two names, of the horizontal and the vertical axis"):
+        result.plot_tradeoff(metrics=("strong_regret",))  # pyright: ignore[reportArgumentType]
+
+
+def test_growth_is_public_and_wants_runs_of_different_length():
+    runs = [many(2, episodes=10**k) for k in (3, 4)]
+    figure = cp.plot_growth(runs, metrics="strong_regret", style="paper")
+    assert len(figure.axes) == 1
+    assert figure.get_size_inches()[0] == 3.25
+    with pytest.raises(ValueError, match="results has 1 runs; give at least two of different T"):
+        cp.plot_growth(runs[:1])

@@ -15,7 +15,7 @@ from cpdpo_jax.results import netcdf
 
 @pytest.fixture
 def data():
-    """Every kind of variable: texts, numbers, no values, a dimension without labels, one named beside it."""
+    """Every kind of variable: texts, numbers, no values, a dimension without labels, a coordinate."""
     return xr.Dataset(
         {
             "curve": (("learner", "seed"), np.arange(6.0).reshape(2, 3), {"units": "reward, größer"}),
@@ -32,7 +32,7 @@ def data():
 
 
 def test_xarray_reads_what_was_written(data, tmp_path):
-    (tmp_path / "a.nc").write_bytes(files.sealed(netcdf.encode(data)))
+    (tmp_path / "a.nc").write_bytes(files.seal(netcdf.encode(data)))
     with xr.open_dataset(tmp_path / "a.nc", engine="h5netcdf") as file:
         xr.testing.assert_identical(file.load(), data)
     xr.testing.assert_identical(netcdf.read(tmp_path / "a.nc").dataset(), data)
@@ -62,7 +62,7 @@ def test_every_changed_file_is_refused_by_name(data, tmp_path):
 
 
 def test_writing_and_reading_is_ten_times_faster_than_xarrays(tmp_path):
-    """In CPU seconds of this process, which others on the machine do not stretch: 20 times here, 5 asked for."""
+    """Measured in CPU seconds, which other load does not affect; the factor is about 20, the test requires 5."""
     data = xr.Dataset({f"v{i}": (("seed", "episode"), np.ones((8, 9)), {"units": "x"}) for i in range(40)})
 
     def spent(work) -> float:

@@ -1,4 +1,4 @@
-"""A result in people's tools: notebooks, pandas, rliable; comparisons whatever the settings are called."""
+"""A result in people's tools: notebooks, pandas, rliable; comparisons whatever the hparams are called."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def test_tables_are_text_and_a_table_in_a_notebook():
     assert shown.count("<tr>") == 1 + 2 * 4
     assert "a&lt;b" in shown
     assert result._repr_html_() == shown
-    assert repr(result).startswith("Result(a<b, c: 1 instances, 1 settings, 6 seeds, 10,000 episodes")
+    assert repr(result).startswith("Result(a<b, c: 1 instance, 1 hparams, 6 seeds, 10,000 episodes")
 
 
-def test_learners_are_paired_whatever_their_settings_are_called():
+def test_learners_are_paired_whatever_their_hparams_are_called():
     result = made_up(["a", "b"], ["tuned", "x=1", "x=2"])
     curves = ("strong_regret", "weak_regret", "strong_violation", "weak_violation")
     for name in curves:
@@ -35,7 +35,7 @@ def test_learners_are_paired_whatever_their_settings_are_called():
     own = result.compare("b", "b")
     assert [row[1:3] for row in own.rows[1::4]] == [["x=1", "x=2"]]
     same = made_up(["a", "b"], ["s", "t"]).compare("a", "b")
-    assert same.rows[0][1] == "setting"
+    assert same.rows[0][1] == "hparams"
     assert [row[1] for row in same.rows[1::4]] == ["s", "t"]
 
 
@@ -53,7 +53,7 @@ def test_an_interrupted_run_is_compared_at_the_last_common_checkpoint():
     assert table.rows[1][-2:] == ["5", f"{int(result.data.episode[9]):,}"]
     for name in curves:
         result.data[name][1] = np.nan
-    with pytest.raises(ValueError, match="nothing to compare: 'a' and 'b' were not run on one instance"):
+    with pytest.raises(ValueError, match="'a' and 'b' share no instance and T"):
         result.compare("a", "b")
 
 
@@ -62,10 +62,42 @@ def test_a_data_frame_has_a_row_for_what_was_run():
     for name in ("strong_regret", "weak_regret", "strong_violation", "weak_violation"):
         result.data[name][0, :, 1] = np.nan
     frame = result.to_dataframe()
-    assert len(frame) == 3 * 6 * result.data.sizes["episode"] * 2
-    assert {"learner", "setting", "seed", "episode", "constraint", "strong_regret", "instance_name"} <= set(frame)
-    last = frame[(frame.learner == "b") & (frame.setting == "t") & (frame.constraint == 1)].groupby("seed").last()
-    np.testing.assert_array_equal(last.strong_violation, result.data.strong_violation[1, 0, 1, :, -1, 1])
+    assert len(frame) == 3 * 6 * result.data.sizes["episode"]
+    assert {"learner", "hparams", "seed", "episode", "strong_regret", "instance_name"} <= set(frame)
+    assert "constraint" not in frame
+    last = frame[(frame.learner == "b") & (frame.hparams == "t")].groupby("seed").last()
+    for i in range(2):
+        np.testing.assert_array_equal(last[f"strong_violation_{i}"], result.data.strong_violation[1, 0, 1, :, -1, i])
+        np.testing.assert_array_equal(last[f"multiplier_{i}"], result.data.multiplier[1, 0, 1, :, -1, i])
+
+
+def test_the_mean_over_the_rows_of_a_frame_is_that_of_the_worst_constraint():
+    """As in the summary; the mean over both constraints would be lower by a quarter."""
+    result = made_up(["a"], constraints=2)
+    result.data.strong_violation[..., 3, :, 1] *= 10  # in one seed the second is the worst
+    frame = result.to_dataframe()
+    last = frame[frame.episode == 10_000]
+    expected = float(result.metric("strong_violation").isel(episode=-1).mean())
+    assert last.groupby("learner").strong_violation.mean()["a"] == pytest.approx(expected)
+    assert expected > 1.2 * float(result.data.strong_violation.isel(episode=-1).mean())
+    assert last.worst_constraint.tolist() == [0, 0, 0, 1, 0, 0]
+    columns = {
+        "strong_regret",
+        "weak_regret",
+        "strong_violation",
+        "weak_violation",
+        "regret_gap",
+        "epochs",
+        "infeasible",
+    }
+    each = {
+        f"{name}_{i}" for name in ("strong_violation", "weak_violation", "violation_gap", "multiplier") for i in (0, 1)
+    }
+    index = {"learner", "instance", "instance_name", "hparams", "seed", "episode"}
+    assert set(frame) == columns | each | index | {"worst_constraint"}
+    single = made_up(["a"]).to_dataframe()
+    assert {"multiplier", "violation_gap"} <= set(single)
+    assert "worst_constraint" not in single
 
 
 def test_rliable_gets_seeds_by_tasks_with_larger_scores_better():
@@ -78,5 +110,5 @@ def test_rliable_gets_seeds_by_tasks_with_larger_scores_better():
     assert both["a"].shape == (6, 4)
     with pytest.raises(ValueError, match="different numbers of tasks"):
         result.to_rliable(made_up(["a"]))
-    with pytest.raises(ValueError, match="rliable wants as many on each"):
+    with pytest.raises(ValueError, match="run the same seeds on each"):
         result.to_rliable(made_up(["a", "b"], seeds=3))

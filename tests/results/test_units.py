@@ -33,17 +33,17 @@ def test_regret_and_violation_are_the_sources_scaled_and_not_offset(result):
     """Uniform play earns 3 * 15 dollars and draws 3 * 3 = 9 visitors. OPT: a days of advertising in the mean with
     3 + 4 a >= 9, so a = 1.5, 150 - 70 * 1.5 = 45 dollars.
     """
-    shown = units.shown(result.data)
+    shown = units.convert(result.data)
     assert shown.optimum.item() == pytest.approx(45)
     assert shown.threshold.item() == pytest.approx(9)
     assert shown.optimal_multipliers.item() == pytest.approx(70 / 4)  # dollars for a visitor
     assert shown.strong_regret.dims == result.data.strong_regret.dims
     np.testing.assert_allclose(shown.strong_regret, 70 * result.data.strong_regret, rtol=1e-12)
     np.testing.assert_allclose(shown.violation_gap, 4 * result.data.violation_gap, rtol=1e-12)
-    assert units.shown(shown) is shown  # not twice
-    assert units.shown(result.data, "learner") is result.data
-    with pytest.raises(ValueError, match=r"units = 'euro' is not known; give 'source' or 'learner'"):
-        units.shown(result.data, "euro")
+    assert units.convert(shown) is shown  # not twice
+    assert units.convert(result.data, "learner") is result.data
+    with pytest.raises(ValueError, match=r"units = 'euro' is not valid; give 'source' or 'learner'"):
+        units.convert(result.data, "euro")
 
 
 def test_a_run_in_dollars_by_hand():
@@ -54,7 +54,7 @@ def test_a_run_in_dollars_by_hand():
         np.ones((1, 2, 1)), DOLLARS, VISITORS[None], [7.5], horizon=3, sense=">=", noise="deterministic",
         action_mask=np.array([[[True, False]], [[True, True]], [[True, True]]]),
     )  # fmt: skip
-    played = units.shown(cp.simulate("uniform", forbidden, episodes=20, seeds=2, progress=False).data)
+    played = units.convert(cp.simulate("uniform", forbidden, episodes=20, seeds=2, progress=False).data)
     assert played.optimum.item() == pytest.approx(71.25)
     np.testing.assert_allclose(played.weak_regret.isel(episode=-1), 20 * (71.25 - 80), rtol=1e-5)
     np.testing.assert_allclose(played.strong_violation.isel(episode=-1), 20 * 0.5, rtol=1e-5)
@@ -80,10 +80,10 @@ def test_what_people_see_is_in_dollars(result, tmp_path):
 
 
 def test_a_cmdp_that_is_in_the_learners_units_shows_no_remark():
-    one = cp.simulate("uniform", cp.envs.make("hard"), episodes=20, seeds=2, progress=False)
-    assert units.remark(one.data) == ""
-    assert units.shown(one.data) is one.data
-    assert "units" not in one.summary()
+    unscaled = cp.simulate("uniform", cp.envs.make("hard"), episodes=20, seeds=2, progress=False)
+    assert units.remark(unscaled.data) == ""
+    assert units.convert(unscaled.data) is unscaled.data
+    assert "units" not in unscaled.summary()
 
 
 def test_names_of_units_survive_files_and_stacks(tmp_path):
@@ -112,3 +112,26 @@ def test_a_stored_run_is_reported_in_dollars(tmp_path, capsys):
         (reported,) = json.loads(capsys.readouterr().out)["rows"]
         factor = 1 if name == "source" else 70
         assert row["strong_regret"]["mean"] == pytest.approx(factor * reported["strong_regret"]["mean"], abs=1e-9)
+
+
+def test_a_common_unit_is_that_of_all_constraints(result):
+    """Constraints in different units have none in common; each has its own."""
+    shown = units.convert(result.data)
+    assert (units.reward_unit(shown), units.cost_unit(shown), units.cost_unit(shown, 0)) == (
+        "dollars",
+        *["visitors"] * 2,
+    )
+    assert (units.reward_unit(result.data), units.cost_unit(result.data)) == ("reward", "cost")
+    both = shown.assign_attrs(unit_names=json.dumps(["dollars", "visitors", "kilograms"]))
+    assert units.cost_unit(both) == "cost"
+    assert [units.cost_unit(both, i) for i in range(2)] == ["visitors", "kilograms"]
+    assert units.remark(both) == "in the units of the source (regret in dollars, violation in visitors, kilograms)"
+
+
+def test_a_data_frame_is_in_the_units_that_were_asked_for(result, tmp_path):
+    for given, data in (("learner", result.data), ("source", units.convert(result.data))):
+        frame = result.to_dataframe(units=given)
+        last = frame[(frame.learner == "uniform") & (frame.episode == 20)].sort_values("seed")
+        np.testing.assert_array_equal(last.weak_regret, data.weak_regret.sel(learner="uniform", episode=20).squeeze())
+        result.to_csv(tmp_path / "a.csv", units=given)
+        assert (tmp_path / "a.csv").read_text() == frame.to_csv(index=False)

@@ -1,4 +1,4 @@
-"""The loop on the host: the luck of the compiled one, and the same bits whatever a seed runs beside or resumes from."""
+"""The host loop: common random numbers with the compiled loop, and bit-identical results for any batch or resume."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ UNIFORM = Learner(  # the fixed policy, on the host
 
 
 def run(learner: Any, cmdp: Any, **keywords: Any) -> cp.Result:
-    return cp.simulate(learner, cmdp, **{"episodes": 40, "seeds": 2, "progress": False, **keywords})
+    options: dict[str, Any] = {"episodes": 40, "seeds": 2, "progress": False, **keywords}
+    return cp.simulate(learner, cmdp, **options)
 
 
 def assert_same(a: cp.Result, b: cp.Result) -> None:
@@ -63,7 +64,7 @@ def test_draws_are_those_of_the_compiled_loop(shape: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("noise", ["bernoulli", "deterministic", "beta"])
 def test_a_fixed_policy_has_the_trajectories_of_the_compiled_loop(noise: str) -> None:
-    """To the bit in float64; "beta" is sampled in float32 on both sides."""
+    """Bit-identical in float64; "beta" is sampled in float32 in both loops."""
     cmdp = random_cmdp(4, 3, 3, 2, seed=3, masked=True, noise=noise, concentration=2.0)
     policy = np.random.default_rng(0).random((4, 3, 3)) * cmdp.action_mask
     policy /= np.maximum(policy.sum(axis=2, keepdims=True), 1e-9)
@@ -76,7 +77,7 @@ def test_a_fixed_policy_has_the_trajectories_of_the_compiled_loop(noise: str) ->
             model, spread, jnp.asarray(np.moveaxis(uniform, 0, -1), dtype), noise
         )
     with jax.enable_x64(True):
-        model = host_loop.lane(make_model(cmdp, None, np.float64), 0)
+        model = host_loop.select_lane(make_model(cmdp, None, np.float64), 0)
     for t in range(n):
         here = host_loop.rollout(model, policy, uniform[t], noise)
         for name, value in here._asdict().items():
@@ -88,9 +89,11 @@ def test_the_uniform_policy_has_the_same_counts_and_sums_on_both_loops(x64: None
     cmdp = random_cmdp(3, 3, 2, 2, seed=5, masked=True)
     lanes = lanes_for(fixed.UNIFORM, cmdp, episodes=300, preset="tuned", rho=0.5, dtype=np.float64, n_lanes=3)
     lanes = lanes._replace(keys=jnp.asarray(randomness.lane_keys(0, np.zeros(3, int), np.arange(3))))
-    there = compiled_loop.advance(fixed.UNIFORM, "bernoulli", lanes, compiled_loop.begin(fixed.UNIFORM, lanes), 0, 300)
+    there = compiled_loop.advance(
+        fixed.UNIFORM, "bernoulli", lanes, compiled_loop.begin(fixed.UNIFORM, "bernoulli", lanes), 0, 300
+    )
     lanes = jax.tree.map(np.asarray, lanes)
-    here = host_loop.advance(UNIFORM, "bernoulli", lanes, host_loop.begin(UNIFORM, lanes), 0, 100)
+    here = host_loop.advance(UNIFORM, "bernoulli", lanes, host_loop.begin(UNIFORM, "bernoulli", lanes), 0, 100)
     here = host_loop.advance(UNIFORM, "bernoulli", lanes, here, 100, 300)
     np.testing.assert_array_equal(here.learner.counts.visits, there.learner.visits)
     np.testing.assert_array_equal(here.learner.counts.transitions, there.learner.transitions)
@@ -108,7 +111,7 @@ def test_a_seed_does_not_depend_on_what_runs_beside_it(name: str) -> None:
         many = run(name, cmdp, **keywords)
         assert_same(alone, cp.Result(many.data.sel(seed=[3])))
     many = run(name, [cmdp, other], seeds=[3, 4], hparams=["tuned", "theory"])
-    assert_same(alone, cp.Result(many.data.sel(seed=[3], setting=["tuned"], instance=[0])))
+    assert_same(alone, cp.Result(many.data.sel(seed=[3], hparams=["tuned"], instance=[0])))
 
 
 @pytest.mark.strict_ranks
@@ -121,7 +124,7 @@ def test_the_type_of_the_run_does_not_matter(name: str) -> None:
 
 
 def test_blocks_are_narrow_and_not_padded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An LP for padding would be a waste: 5 seeds on 2 cores are blocks of 3 and 2."""
+    """No LP is wasted on padding: 5 seeds on 2 cores form blocks of 3 and 2."""
     seen: list[int] = []
 
     def counting(work: Any, lane: LaneIndex, *more: Any) -> Any:
@@ -129,7 +132,7 @@ def test_blocks_are_narrow_and_not_padded(monkeypatch: pytest.MonkeyPatch) -> No
         return run_block(work, lane, *more)
 
     monkeypatch.setattr("cpdpo_jax.simulation.simulate.run_block", counting)
-    monkeypatch.setattr("cpdpo_jax.simulation.workers.cores", lambda: 2)
+    monkeypatch.setattr("cpdpo_jax.kernels.machines.programs.cores", lambda: 2)
     run("optcmdp_bonus", random_cmdp(3, 3, 2, 2, seed=5), seeds=5, episodes=3)
     assert sorted(seen) == [2, 3]
 
@@ -141,9 +144,9 @@ def test_beside_a_compiled_learner() -> None:
     assert np.isnan(data.infeasible.sel(learner="uniform")).all()
 
 
-def _copy(one: Snapshot) -> Snapshot:
-    curves = type(one.curves)(*(np.array(x) for x in one.curves))
-    return one._replace(curves=curves, state=[np.array(leaf) for leaf in one.state])
+def _copy(snapshot: Snapshot) -> Snapshot:
+    curves = type(snapshot.curves)(*(np.array(x) for x in snapshot.curves))
+    return snapshot._replace(curves=curves, state=[np.array(leaf) for leaf in snapshot.state])
 
 
 @pytest.mark.parametrize(
@@ -164,12 +167,12 @@ def test_a_block_goes_on_from_any_snapshot_bit_for_bit(
     work = select_instance(planned(name, cmdp, seeds=2, **options).learners[0], 1, 0)
     lane = LaneIndex(np.zeros(2, int), np.zeros(2, int), np.arange(2), np.ones(2, bool))
     snapshots: list[Snapshot] = []
-    whole = run_block(work, lane, keep=lambda one: snapshots.append(_copy(one)), every=0)
+    whole = run_block(work, lane, save=lambda snapshot: snapshots.append(_copy(snapshot)), every=0)
     assert len(snapshots) > 20
     for snapshot in snapshots[:: len(snapshots) // 5] + snapshots[-1:]:
         again = run_block(work, lane, start=_copy(snapshot))
-        for field, one in whole._asdict().items():
-            assert one.tobytes() == getattr(again, field).tobytes(), (field, snapshot.episode)
+        for field, values in whole._asdict().items():
+            assert values.tobytes() == getattr(again, field).tobytes(), (field, snapshot.episode)
 
 
 def test_a_stored_run_is_what_simulate_returns(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:

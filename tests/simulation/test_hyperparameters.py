@@ -1,4 +1,4 @@
-"""What a result records of the hyperparameters is what each phase was started with."""
+"""A result records the hyperparameters with which each phase started."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EPISODES = 40
 
 
 class Constants(NamedTuple):
-    """One that depends on T, one that depends on rho."""
+    """One hyperparameter depends on T, the other on rho."""
 
     rate: Any
     cap: Any
@@ -33,7 +33,7 @@ LEARNER = Learner(
     policy=fixed.UNIFORM.policy,
     update=update,
 )
-"""Plays uniformly; its multipliers show the constants that it was started with."""
+"""Plays uniformly; its multipliers report its initial constants."""
 
 
 @pytest.fixture(scope="module")
@@ -47,11 +47,11 @@ def run(cmdp: cp.CMDP, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Any:
     points = list(range(1, EPISODES + 1))
     return cp.simulate(
         LEARNER, cmdp, episodes=EPISODES, seeds=3, checkpoints=points, progress=False, **options
-    ).data.isel(learner=0, instance=0, setting=0)
+    ).data.isel(learner=0, instance=0, hparams=0)
 
 
 def shown(data: Any, name: str, episode: int) -> np.ndarray:
-    """The constant as the learner had it in that episode, [seed]."""
+    """The learner's constant in that episode, [seed]."""
     return data.multiplier.sel(episode=episode).isel(constraint=["rate", "cap"].index(name)).values
 
 

@@ -1,8 +1,9 @@
-"""Extra knowledge: the safe policy that some learners are handed, and that it is shown wherever their results are."""
+"""Extra knowledge: the safe policy given to some learners, and its display with their results."""
 
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,9 +27,9 @@ def test_the_safe_policy_keeps_its_share_of_the_margin(safety: float) -> None:
     np.testing.assert_allclose(safe.policy.sum(axis=2), mask.any(axis=2), atol=1e-12)
     assert (safe.policy[~mask] == 0).all()
     for b in range(2):
-        one = [np.asarray(array)[..., b] for array in (cmdp.transition, cmdp.cost)]
+        model = [np.asarray(array)[..., b] for array in (cmdp.transition, cmdp.cost)]
         cost, safest, best = (
-            evaluate(one[0], policy[..., b], one[1])
+            evaluate(model[0], policy[..., b], model[1])
             for policy in (safe.policy, solution.slater_policy, solution.policy)
         )
         np.testing.assert_allclose(cost, safe.cost[:, b], atol=1e-12)
@@ -41,25 +42,26 @@ def test_the_option_says_how_safe() -> None:
     gaps = []
     for safety in (1.0, 0.25):
         plan = planned("optpess_lp", cmdp, episodes=9, seeds=1, safety=safety).learners[0]
-        assert plan.problem.safe is not None
-        gaps.append(float(cmdp.threshold[0] - plan.problem.safe.cost[0, 0]))
+        assert plan.problems[0].safe is not None
+        gaps.append(float(cmdp.threshold[0] - plan.problems[0].safe.cost[0, 0]))
     rho = float(cp.solve(cmdp).slater_margin)
     np.testing.assert_allclose(gaps, [rho, 0.25 * rho], atol=1e-9)  # the constraint binds
-    for wrong in (0, 1.5, "safe", True):
+    mistakes: tuple[Any, ...] = (0, 1.5, "safe", True)
+    for wrong in mistakes:
         with pytest.raises(ValueError, match="share of the Slater margin; give a number above 0, at most 1"):
             cp.simulate("optpess_lp", cmdp, episodes=2, seeds=1, safety=wrong, progress=False)
 
 
 def test_without_a_strictly_safe_policy_it_is_refused_whatever_rho_is_believed() -> None:
     cmdp = cp.make_cmdp(None, [[[0.9, 0.1]]], [[[[0.9, 0.1]]]], [0.1])
-    with pytest.raises(ValueError, match=r"'dope' must be handed a strictly safe policy, and instance .* has none"):
+    with pytest.raises(ValueError, match=r"'dope' needs a strictly safe policy, but instance .* has none"):
         cp.simulate("dope", cmdp, episodes=2, seeds=1, rho=0.5, progress=False)
 
 
 def test_what_nobody_can_hand_over_is_refused() -> None:
     like = base.get("uniform")
     wish = Learner("wish", like.hyperparameters, like.init, like.policy, like.update, extra_knowledge="the true model")
-    with pytest.raises(ValueError, match="extra_knowledge = 'the true model', which nobody can hand"):
+    with pytest.raises(ValueError, match="extra_knowledge = 'the true model', which is not available"):
         base.register(wish)
     assert "wish" not in base.names()
 
@@ -82,20 +84,20 @@ def test_it_is_shown_in_results_tables_and_the_list(tmp_path, capsys) -> None:
     assert listed["dope"] == listed["optpess_lp"] == base.SAFE_POLICY
     assert "uniform" not in listed
     assert cli.main(["list", "dope"]) == 0
-    assert f"Extra knowledge that it is handed: {base.SAFE_POLICY}." in capsys.readouterr().out
+    assert f"Extra knowledge required: {base.SAFE_POLICY}." in capsys.readouterr().out
     assert cli.main(["list"]) == 0
     entry = " ".join(capsys.readouterr().out.partition("\n  optpess_lp ")[2].partition("\n  optprimaldual")[0].split())
-    assert f"(is handed {base.SAFE_POLICY})" in entry
+    assert f"(requires {base.SAFE_POLICY})" in entry
 
 
 def test_it_is_shown_by_a_stored_run(tmp_path) -> None:
     config = {"learners": ["optpess_lp", "uniform"], "environments": ["factored"], "episodes": 3, "seeds": 1}
     cp.run(config, tmp_path / "run", progress=False)
     (table,) = cp.load_run(tmp_path / "run")
-    told = dict(zip(table.result.data.learner.values, table.result.data.extra_knowledge.values, strict=True))
-    assert told == {"optpess_lp": base.SAFE_POLICY, "uniform": ""}
-    from cpdpo_jax.sweeps.load import rows, table_of
+    knowledge = dict(zip(table.result.data.learner.values, table.result.data.extra_knowledge.values, strict=True))
+    assert knowledge == {"optpess_lp": base.SAFE_POLICY, "uniform": ""}
+    from cpdpo_jax.sweeps.load import format_rows, rows
 
-    text = table_of(rows([table]))
+    text = format_rows(rows([table]))
     assert "optpess_lp*" in text
     assert text.splitlines()[-1].endswith(base.SAFE_POLICY)

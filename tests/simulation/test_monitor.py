@@ -1,4 +1,4 @@
-"""The monitor: it counts no failure where the analysis holds, and it can fail."""
+"""The monitor counts no failures if the analysis holds, and detects violations."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from cpdpo_jax.learners import cpd_oppo, cpd_oppo_analysis, cpdpo, cpdpo_analysi
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from tests.support import random_cmdp
 
-pytestmark = pytest.mark.usefixtures("fast_compile")
-
 
 @pytest.fixture(scope="module")
 def cmdp():
@@ -22,8 +20,8 @@ def cmdp():
 
 
 def watch(cmdp, **keywords):
-    settings = {"episodes": 2000, "seeds": 64, "monitor": True, "progress": False} | keywords
-    return cp.simulate("cpdpo", cmdp, **settings)
+    options = {"episodes": 2000, "seeds": 64, "monitor": True, "progress": False} | keywords
+    return cp.simulate("cpdpo", cmdp, **options)
 
 
 def test_the_order_terms_by_hand():
@@ -41,7 +39,7 @@ def test_the_order_terms_by_hand():
         delta=0.05 * lanes,
         slater_margin=np.array([0.5, 2.0]),
     )
-    regret, violation = cpdpo_analysis.order_terms(problem, 2)
+    regret, violation = cpdpo_analysis.order_terms(problem, 2, None)
     np.testing.assert_allclose(violation, [544, 1024], rtol=1e-15)
     np.testing.assert_allclose(regret, [1088, 512], rtol=1e-15)
 
@@ -100,7 +98,7 @@ def test_broken_bounds_are_seen_to_fail(cmdp):
 
 
 def test_the_slack_is_what_plain_numpy_says(cmdp):
-    """One episode: visited pairs only have moved, everything can be worked out by hand."""
+    """After one episode only visited pairs have changed, so everything can be computed by hand."""
     result = watch(cmdp, episodes=1, seeds=1, hparams={"preset": "theory", "reward_confidence": 1e-6})
     slack = result.data.slack.isel(episode=-1).squeeze()
     log = 1e-6 * np.log(1 * float(cmdp.real_states) * float(cmdp.real_actions) / 0.05)
@@ -118,7 +116,7 @@ def test_the_slack_is_what_plain_numpy_says(cmdp):
 
 @pytest.mark.slow
 def test_the_events_of_cpd_oppo_hold_with_the_constants_of_its_proof(cmdp):
-    """All of them together may fail in delta = 0.05 of the seeds; the inequalities follow from the events."""
+    """The events may fail together in delta = 0.05 of the seeds; the inequalities follow from them."""
     result = cp.simulate("cpd_oppo", cmdp, episodes=2000, seeds=64, hparams="theory", monitor=True, progress=False)
     last = result.data.isel(episode=-1, learner=0)
     assert set(result.data.event.values) == set(cpd_oppo_analysis.EVENTS)
@@ -132,7 +130,7 @@ def test_the_events_of_cpd_oppo_hold_with_the_constants_of_its_proof(cmdp):
 def test_narrow_widths_fail_the_events_of_cpd_oppo(cmdp):
     narrow = {"preset": "theory", "transition_confidence": 1e-6, "payoff_confidence": 1e-6}
     result = cp.simulate("cpd_oppo", cmdp, episodes=300, seeds=32, hparams=narrow, monitor=True, progress=False)
-    failed = (result.data.failures.isel(episode=-1, learner=0, instance=0, setting=0) > 0).any("seed")
+    failed = (result.data.failures.isel(episode=-1, learner=0, instance=0, hparams=0) > 0).any("seed")
     for event in ("reward", "cost", "transition", "error"):
         assert failed.sel(event=event), event
 
@@ -170,37 +168,37 @@ def _knows_too_much(learner: Learner, cmdp: cp.CMDP, **changed) -> Learner:
     [(cpdpo.LEARNER, ("lagrangian", "lagrangian_cor")), (cpd_oppo.LEARNER, ("exchange", "regret", "violation"))],
 )
 def test_a_broken_dual_fails_the_inequalities(learner, events):
-    """Multipliers at the cap though the constraint, which binds at the optimum, holds: the dual max would be 0."""
+    """Multipliers at the cap although the constraint (active at the optimum) is met: the dual max would be 0."""
     cmdp = random_cmdp(3, 3, 2, 1, seed=3)
     assert cp.solve(cmdp).multipliers.min() > 0.01
     broken = _knows_too_much(learner, cmdp)
     result = cp.simulate(broken, cmdp, episodes=20, seeds=4, hparams="theory", monitor=True, progress=False)
-    failed = result.data.failures.isel(episode=-1, learner=0, instance=0, setting=0)
+    failed = result.data.failures.isel(episode=-1, learner=0, instance=0, hparams=0)
     for event in events:
         assert (failed.sel(event=event) == 20).all(), event
     assert (failed.sel(event=["reward", "cost"]) == 0).all()
 
 
 def test_broken_values_fail_the_improvement_and_the_error(cmdp):
-    """Costs that are overrated are no lower bounds; action values of another reward do not explain what is lost."""
+    """Overestimated costs are not lower bounds; action values of another reward do not bound the loss."""
 
     def evaluate(*given):
         seen = cpd_oppo.evaluate(*given)
         return seen._replace(action_values=0 * seen.action_values, values=seen.values.at[1:].add(0.5))
 
-    broken = _knows_too_much(cpd_oppo.LEARNER, cmdp, analysis=cpd_oppo_analysis.made_of(evaluate))
+    broken = _knows_too_much(cpd_oppo.LEARNER, cmdp, analysis=cpd_oppo_analysis.analysis(evaluate))
     result = cp.simulate(broken, cmdp, episodes=20, seeds=4, hparams="theory", monitor=True, progress=False)
-    failed = result.data.failures.isel(episode=-1, learner=0, instance=0, setting=0)
+    failed = result.data.failures.isel(episode=-1, learner=0, instance=0, hparams=0)
     assert (failed.sel(event="improvement") == 20).all()
     assert (failed.sel(event="error") == 20).all()
 
 
 def test_the_widths_watched_are_the_learners_own(cmdp):
-    """A learner whose widths are wrong is noticed: the monitor has no copy of the formula."""
-    nothing = cpdpo_analysis.made_of(lambda problem, hyper, visits: (0 * visits, 0 * visits), cpdpo.estimates_of)
+    """Wrong widths are detected, because the monitor does not copy the formula."""
+    nothing = cpdpo_analysis.analysis(lambda problem, hyper, visits: (0 * visits, 0 * visits), past_counts=False)
     wrong = replace(cpdpo.LEARNER, name="wrong_widths", analysis=nothing)
     result = cp.simulate(wrong, cmdp, episodes=50, seeds=4, hparams="theory", monitor=True, progress=False)
-    failed = result.data.failures.isel(episode=-1, learner=0, instance=0, setting=0)
+    failed = result.data.failures.isel(episode=-1, learner=0, instance=0, hparams=0)
     assert (failed.sel(event=["reward", "cost"]) > 0).all()
 
 
@@ -212,14 +210,14 @@ def test_known_transitions_are_no_failure():
 
 @pytest.mark.parametrize("options", [{"rho": "estimate:100"}, {"horizon": "doubling"}])
 def test_sums_go_on_over_phases(cmdp, options):
-    """While rho is estimated nothing is watched; when the learner starts afresh the sums and failures go on."""
+    """Nothing is monitored while rho is estimated; when the learner restarts, sums and failures continue."""
     result = watch(cmdp, episodes=1500, seeds=4, hparams="theory", checkpoints=[1000, 1400, 1500], **options)
-    sums = result.data.watched_sum.isel(learner=0, instance=0, setting=0)
+    sums = result.data.watched_sum.isel(learner=0, instance=0, hparams=0)
     assert np.isfinite(sums).all()
     assert (sums.diff("episode") > 0).all()
 
 
-@pytest.mark.parametrize("learner", ["cpdpo", "cpd_oppo"])
+@pytest.mark.parametrize("learner", ["cpdpo", "cpd_oppo", "cpd_oppo_free"])
 def test_watching_changes_no_bit_of_the_run(learner):
     """400 episodes: watched inside the loop they differed by 1e-6."""
     cmdp = random_cmdp(4, 4, 3, 2, seed=5)
@@ -230,3 +228,13 @@ def test_watching_changes_no_bit_of_the_run(learner):
     assert set(watched.data_vars) > set(plain.data_vars)
     for name in plain.data_vars:
         np.testing.assert_array_equal(watched[name], plain[name], err_msg=name)
+
+
+def test_learners_without_an_analysis_run_beside_those_that_are_watched(cmdp):
+    result = cp.simulate(["uniform", "cpdpo"], cmdp, episodes=50, seeds=4, monitor=True, progress=False)
+    failures = result.data.failures.isel(episode=-1)
+    assert failures.sel(learner="uniform").isnull().all()
+    assert failures.sel(learner="cpdpo").notnull().all()
+    table = result.monitor_table()
+    assert "cpdpo" in table
+    assert "uniform" not in table

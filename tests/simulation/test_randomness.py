@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import cpdpo_jax as cp
 from cpdpo_jax.exact.optimum import evaluate
-from cpdpo_jax.simulation.randomness import lane_keys, threefry2x32, uniforms
+from cpdpo_jax.kernels.machines.target import tracing_for
+from cpdpo_jax.simulation import host_loop
+from cpdpo_jax.simulation.randomness import init_key, lane_keys, threefry2x32, uniforms, update_key
 from cpdpo_jax.simulation.rollout import make_model, rollout
 from tests.support import random_cmdp
 
@@ -73,3 +78,60 @@ def test_rollouts_follow_the_model(noise):
     exact = evaluate(cmdp.transition, policy, np.concatenate([cmdp.reward[None], cmdp.cost]))
     error = returns.std(axis=1) / n**0.5
     assert (np.abs(returns.mean(axis=1) - exact) < 5 * error).all()
+
+
+def test_init_update_and_environment_have_streams_of_their_own():
+    """On the device and on the host, in every episode."""
+    keys = lane_keys(3, np.zeros(4, int), np.arange(4))
+    for episode in (0, 1, 2**31 - 1):
+        device = [np.asarray(derive(jnp.asarray(keys), episode)) for derive in (init_key, update_key)]
+        columns: list[Any] = list(keys.T)  # on the host, keys are NumPy arrays
+        host = [np.stack([derive(key, episode) for key in columns], 1) for derive in (init_key, update_key)]
+        np.testing.assert_array_equal(device, host)
+        drawn = np.concatenate([*device, keys], axis=1)
+        assert len({tuple(column) for column in drawn.T}) == 12
+        words = [threefry2x32((jnp.asarray(keys[0]), jnp.asarray(keys[1])), (jnp.uint32(episode), jnp.uint32(i)))
+                 for i in range(64)]  # fmt: skip
+        environment = {(int(a), int(b)) for pair in words for a, b in zip(*map(np.asarray, pair), strict=True)}
+        assert not environment & {(int(a), int(b)) for streams in device for a, b in streams.T}
+    first, second = (np.asarray(update_key(jnp.asarray(keys), t)) for t in (0, 1))
+    assert (first != second).any()
+
+
+def test_the_streams_of_learners_do_not_change_between_versions():
+    """Words of Threefry-2x32 at the counters (episode, 2^32 - 1) for updates and (episode, 2^32 - 2) for `init`."""
+    keys = lane_keys(3, np.array([2]), np.array([7]))
+    for derive, word in ((update_key, 0xFFFFFFFF), (init_key, 0xFFFFFFFE)):
+        expected = threefry2x32((jnp.asarray(keys[0]), jnp.asarray(keys[1])), (jnp.uint32(5), jnp.uint32(word)))
+        np.testing.assert_array_equal(derive(jnp.asarray(keys), 5), np.stack(expected))
+    assert keys.ravel().tolist() == [466924345, 2302254974]
+
+
+def edge_of(n_states: int, draw: float) -> list[tuple[list[int], list[int]]]:
+    """States and actions when all uniforms are `draw` and first and last entries have probability 0, in every form."""
+    transition = np.zeros((1, n_states, 4, n_states))
+    transition[..., 1 : n_states - 1] = 1 / (n_states - 2)
+    payoff = np.zeros((2, n_states, 4))
+    mask = np.ones((2, n_states, 4), bool)
+    mask[0, 1:] = False
+    cmdp = cp.make_cmdp(transition * mask[:1, :, :, None], payoff, payoff[None], [1.0], action_mask=mask)
+    policy = mask * np.array([0.0, 0.5, 0.5, 0.0])
+    model, draws = make_model(cmdp, None, np.float32), np.full((2, 4, 16), draw, np.float32)
+    spread = jnp.broadcast_to(jnp.asarray(policy, jnp.float32)[..., None], (2, n_states, 4, 16))
+    found = []
+    for platform in ("cpu", "gpu"):
+        with tracing_for(platform):
+            trajectory = jax.jit(lambda *a: rollout(*a, "bernoulli"))(model, spread, jnp.asarray(draws))  # pyright: ignore[reportCallIssue]
+        assert (np.ptp(trajectory.state, axis=1) == 0).all()
+        found.append((np.asarray(trajectory.state)[:, 0].tolist(), np.asarray(trajectory.action)[:, 0].tolist()))
+    alone = jax.tree.map(lambda leaf: np.asarray(leaf)[..., 0], model)
+    trajectory = host_loop.rollout(alone, policy, draws[..., 0].astype(float), "bernoulli")
+    return [*found, (np.asarray(trajectory.state).tolist(), np.asarray(trajectory.action).tolist())]
+
+
+@pytest.mark.parametrize("n_states", [4, 10, 20])  # written out, by numba or in loops, and wide
+@pytest.mark.parametrize("draw", [0.0, 1 - 2.0**-24, 0.5])
+def test_what_has_probability_0_is_not_drawn_at_the_edges(n_states, draw):
+    """u = 0 skips a first entry of probability 0, the largest u does not reach a last one; 1/2 is the second's."""
+    state, action = {0.0: (1, 1), 0.5: (1 + (n_states - 2) // 2, 2)}.get(draw, (n_states - 2, 2))
+    assert edge_of(n_states, draw) == [([0, state], [action, action])] * 3

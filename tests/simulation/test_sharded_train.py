@@ -1,4 +1,4 @@
-"""`train` on two devices by `jax.shard_map`, inside another jitted program, twice `vmap`ped: a process of its own."""
+"""`train` on two devices by `jax.shard_map`, inside another jitted program, with two `vmap`s, in a separate process."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ cmdp = random_cmdp(2, 2, 2, 1, seed=5)
 train = cp.make_train("cpdpo", cmdp, **common)
 mesh = jax.make_mesh((2,), ("device",), axis_types=(jax.sharding.AxisType.Auto,))
 
-def both_settings(keys, hyper):
-    return jax.vmap(jax.vmap(train, (0, None)), (None, 0))(keys, hyper)  # [settings, seeds]
+def both_hparams(keys, hyper):
+    return jax.vmap(jax.vmap(train, (0, None)), (None, 0))(keys, hyper)  # [hparams, seeds]
 
 @jax.jit
 def program(keys, hyper, factor):
-    """A program of one's own around it: it goes on computing with the curves."""
+    """A user's program around it that computes with the curves."""
     sharded = jax.shard_map(
-        both_settings, mesh=mesh, in_specs=(P("device"), P()), out_specs=P(None, "device"), check_vma=False
+        both_hparams, mesh=mesh, in_specs=(P("device"), P()), out_specs=P(None, "device"), check_vma=False
     )
     curves = sharded(keys, hyper)
     return curves, factor * curves.strong_regret[..., -1]
@@ -47,10 +47,9 @@ print("the same on two devices")
 
 
 def test_shard_map_over_two_devices_in_a_program_of_ones_own():
-    """64 seeds and two settings on each device: 128 lanes there, and in `simulate`'s blocks."""
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=os.environ | flags, capture_output=True, text=True, timeout=600
-    )
+    """64 seeds and two hparams on each device: 128 lanes there, and in `simulate`'s blocks."""
+    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
+    variables = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], env=variables, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "the same on two devices" in done.stdout

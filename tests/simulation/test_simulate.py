@@ -1,4 +1,4 @@
-"""`simulate` as its user sees it: what is computed, that it does not depend on how, and that mistakes are named."""
+"""The interface of `simulate`: results, their independence of the execution, and error messages."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 import cpdpo_jax as cp
+from cpdpo_jax.common import interrupts as interrupting
 from cpdpo_jax.exact.lp import evaluate
 from cpdpo_jax.learners import Info, Learner, NoHyperparameters
 from tests.support import random_cmdp
@@ -32,19 +34,21 @@ def run(*arguments, **keywords):
     return cp.simulate(*arguments, **({"progress": False, "episodes": 300} | keywords))
 
 
-def assert_same(one, other):
+def assert_same(actual, other):
     for name in (*CURVES, "final_policy"):
-        np.testing.assert_array_equal(one.data[name].values, other.data[name].values, err_msg=name)
+        np.testing.assert_array_equal(actual.data[name].values, other.data[name].values, err_msg=name)
 
 
+@pytest.mark.optimised
 def test_a_seed_does_not_depend_on_its_batch_or_block(cmdp):
-    """Bitwise, in float32."""
+    """Bit by bit, in float32."""
     alone = run("cpdpo", cmdp, seeds=[3])
     for keywords in ({"seeds": 7}, {"seeds": 256}, {"seeds": 70, "block": 32}, {"seeds": 70, "block": 96}):
         many = run("cpdpo", cmdp, **keywords)
         assert_same(alone, cp.Result(many.data.sel(seed=[3])))
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize(("learner", "states"), [("cpdpo", 9), ("cpdpo", 11), ("cpd_oppo", 11), ("optprimaldual", 11)])
 def test_nor_in_wide_layers_where_few_seeds_go_to_all_workers(learner, states):
     cmdp = random_cmdp(3, states, 2, 1, seed=5)
@@ -53,13 +57,15 @@ def test_nor_in_wide_layers_where_few_seeds_go_to_all_workers(learner, states):
     assert_same(few, run(learner, cmdp, seeds=5, block=32))
 
 
-def test_a_seed_does_not_depend_on_the_instances_and_settings_beside_it(cmdp):
+@pytest.mark.optimised
+def test_a_seed_does_not_depend_on_the_other_instances_and_hparams(cmdp):
     alone = run("cpdpo", cmdp, seeds=[1])
     other = random_cmdp(3, 3, 2, 2, seed=6)
     many = run("cpdpo", [cmdp, other], seeds=3, hparams=["tuned", "theory"])
-    assert_same(alone, cp.Result(many.data.sel(seed=[1], setting=["tuned"], instance=[0])))
+    assert_same(alone, cp.Result(many.data.sel(seed=[1], hparams=["tuned"], instance=[0])))
 
 
+@pytest.mark.optimised
 def test_two_devices_give_the_same(cmdp, tmp_path):
     script = (
         "import sys; sys.path.insert(0, '.')\n"
@@ -70,7 +76,7 @@ def test_two_devices_give_the_same(cmdp, tmp_path):
         f"r.save(r'{tmp_path}/two.nc')\n"
     )
     flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
-    subprocess.run([sys.executable, "-c", script], check=True, env={**os.environ, "XLA_FLAGS": flags})
+    subprocess.run([sys.executable, "-c", script], check=True, env={**os.environ, "XLA_FLAGS": flags}, timeout=600)
     assert_same(run("cpdpo", cmdp, seeds=70, block=32), cp.Result.load(tmp_path / "two.nc"))
 
 
@@ -81,7 +87,7 @@ def test_metrics_of_fixed_policies(cmdp):
     value, *costs = evaluate(cmdp.transition, uniform, np.concatenate([cmdp.reward[None], cmdp.cost]))
     gaps = np.array([cp.solve(cmdp).value - value, *(np.array(costs) - cmdp.threshold)])
     for at, t in enumerate((10, 300)):
-        data = result.data.isel(learner=0, instance=0, setting=0, episode=at)
+        data = result.data.isel(learner=0, instance=0, hparams=0, episode=at)
         weak = np.column_stack([data.weak_regret, data.weak_violation])
         strong = np.column_stack([data.strong_regret, data.strong_violation])
         np.testing.assert_allclose(weak, np.tile(t * gaps, (2, 1)), rtol=1e-5, atol=1e-5)
@@ -105,17 +111,17 @@ def test_the_optimal_policy_has_no_regret_and_no_violation(cmdp):
 
 def test_the_unconstrained_optimum_earns_more_and_violates(cmdp):
     data = run("unconstrained_optimal", [cmdp, random_cmdp(3, 3, 2, 2, seed=6)], seeds=1).data.isel(episode=-1)
-    for i, one in enumerate((cmdp, random_cmdp(3, 3, 2, 2, seed=6))):
-        solution = cp.solve(one)
+    for i, instance in enumerate((cmdp, random_cmdp(3, 3, 2, 2, seed=6))):
+        solution = cp.solve(instance)
         expected = 300 * float(solution.value - solution.unconstrained_value)
         assert float(data.weak_regret.isel(instance=i).max()) == pytest.approx(expected, rel=1e-4, abs=1e-3)
         assert float(data.strong_violation.isel(instance=i).max()) > 0
 
 
-def test_grids_label_their_settings_and_do_what_they_say(cmdp):
+def test_grids_label_their_hparams_and_do_what_they_say(cmdp):
     result = run("cpdpo", cmdp, seeds=2, hparams={"learning_rate": ["x1", "x2"], "bonus_scale": [0.0, 0.5]})
     data = result.data
-    assert data.sizes["setting"] == 4
+    assert data.sizes["hparams"] == 4
     rates = data.hyper_learning_rate.isel(learner=0, instance=0).values
     assert rates[2] == pytest.approx(2 * rates[0])
     assert sorted(set(data.hyper_bonus_scale.values.ravel())) == [0.0, 0.5]
@@ -152,7 +158,7 @@ def test_rho_and_horizon_options(cmdp):
 
 @pytest.fixture
 def interrupts():
-    """Ctrl-C as in a terminal: a process that was started in the background ignores it."""
+    """Ctrl-C as in a terminal, because a process started in the background ignores it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -164,21 +170,28 @@ def test_ctrl_c_returns_what_is_done(cmdp, interrupts):
     timer.start()
     result = run("cpdpo", cmdp, seeds=16, episodes=10**8)
     assert result.interrupted
-    regret = result.data.strong_regret.isel(learner=0, instance=0, setting=0)
+    regret = result.data.strong_regret.isel(learner=0, instance=0, hparams=0)
     assert np.isfinite(regret.isel(episode=0)).all()
     assert np.isnan(regret.isel(episode=-1)).all()
     assert "interrupted" in result.summary()
 
 
+def _stop_requested() -> bool:
+    return interrupting._ACTIVE is not None and interrupting._ACTIVE.requested
+
+
 @pytest.mark.parametrize("first", [True, False])
 def test_ctrl_c_while_it_compiles_returns_what_there_is(cmdp, interrupts, monkeypatch, first):
-    """The first program, when nothing has been run, or the second."""
+    """The first program, when nothing has run, or the second."""
     learners = ["uniform", "cpdpo"]
     compile_block = simulating.compile_block
 
     def compiling(plan, lane):
         if plan.learner.name == learners[0 if first else 1]:
             os.kill(os.getpid(), signal.SIGINT)
+            deadline = time.monotonic() + 60
+            while not _stop_requested() and time.monotonic() < deadline:
+                time.sleep(0.01)  # until the main thread has handled the signal
         compile_block(plan, lane)
 
     monkeypatch.setattr(simulating, "compile_block", compiling)
@@ -219,7 +232,7 @@ def test_what_is_not_a_policy_is_refused(cmdp):
         ),
     )
     with pytest.raises(
-        ValueError, match=r"'improper' plays .* not a policy, first in episode 1 of seed 0 .* up to 0.5;"
+        ValueError, match=r"'improper' does not play a policy, first in episode 1 of seed .* from 1 by 0.5;"
     ):
         run(improper, cmdp, seeds=2)
 
@@ -238,20 +251,38 @@ def test_what_is_not_a_policy_is_refused(cmdp):
         ({"hparams": ["tuned", "tuned"]}, "twice"),
         ({"rho": 0}, "rho = 0"),
         ({"rho": "guess"}, "rho = 'guess'"),
+        ({"rho": []}, r"rho = \[\] is empty; give each value once"),
+        ({"rho": [0.1, 0.1]}, "has a value twice"),
+        ({"rho": [0.1, -1]}, "rho = -1 is not positive"),
+        ({"rho": [[0.1, 0.2], [0.3, 0.4]]}, "is ambiguous; give a list of values for an axis, or {'per_instance'"),
+        (
+            {"rho": [0.1, {"per_instance": [0.1]}]},
+            "is ambiguous; give a list of values for an axis, or {'per_instance'",
+        ),
+        ({"rho": np.ones((2, 2))}, r"rho has shape \(2, 2\), which is ambiguous; give a list for an axis, or an array"),
+        ({"rho": [0.1, "estimate:10"]}, "has 'estimate:10' in a list; run it alone and join with cp.concat"),
+        ({"rho": {"per_instances": [0.1]}}, "rho = {'per_instances': .* is not valid; give {'per_instance'"),
+        ({"rho": np.array([0.1, 0.2])}, "has 2 margins for 1 instances; give one each, or a list for an axis"),
+        ({"delta": [0.1, 2]}, "delta = 2 is not a confidence"),
+        ({"delta": np.array([0.1, 0.2])}, "delta = array.* is not a confidence"),
+        ({"safety": [0.1, [0.2]]}, r"safety = \[0.1, \[0.2\]\] is ambiguous; give a list of values for an axis\."),
         ({"rho": "estimate:300"}, "explores for all 300"),
         ({"delta": 1.5}, "delta = 1.5"),
         ({"horizon": "unknown"}, "horizon = 'unknown'"),
         ({"checkpoints": [500]}, "checkpoints"),
         ({"dtype": "float16"}, "dtype = 'float16'"),
-        ({"hparams": None}, "hparams = None is not a setting"),
-        ({"hparams": 3}, "hparams = 3 is not a setting"),
-        ({"hparams": [3]}, r"hparams = \[3\] is not a setting"),
-        ({"hparams": []}, r"hparams = \[\] names no setting"),
-        ({"hparams": {"learning_rate": []}}, "names no setting"),
+        ({"hparams": None}, "hparams = None is not valid; give 'tuned'"),
+        ({"hparams": 3}, "hparams = 3 is not valid; give 'tuned'"),
+        ({"hparams": [3]}, r"hparams = \[3\] is not valid; give 'tuned'"),
+        ({"hparams": []}, r"hparams = \[\] is empty"),
+        ({"hparams": {"learning_rate": []}}, "is empty"),
         ({"hparams": {"learning_rate": None}}, "learning_rate = None is not a finite number"),
         ({"hparams": {"learning_rate": np.ones((2, 2))}}, r"learning_rate is an array of shape \(2, 2\)"),
-        ({"hparams": {"cpdpo": None}}, "hparams = None is not a setting"),
-        ({"hparams": {"cpdop": {"learning_rate": 1}}}, "given for 'cpdop', which is not among the learners; did you"),
+        ({"hparams": {"cpdpo": None}}, "hparams = None is not valid; give 'tuned'"),
+        (
+            {"hparams": {"cpdop": {"learning_rate": 1}}},
+            "given for 'cpdop', which is not a learner of this run; did you",
+        ),
         ({"hparams": {"cpdop": "theory"}}, "cpdop = 'theory'"),
         ({"key": 1.7}, "key = 1.7 is not a whole number"),
         ({"key": -1}, "key = -1 is not"),
@@ -261,7 +292,7 @@ def test_what_is_not_a_policy_is_refused(cmdp):
         ({"checkpoints": [1.7, 5]}, "checkpoints = 1.7 is not a whole number"),
         ({"cmdp": 3}, "cmdp is a int"),
         ({"cmdp": "medya_streaming"}, "did you mean media_streaming"),
-        ({"learner": "uniform", "monitor": True}, "learner 'uniform' has no analysis to watch"),
+        ({"learner": "uniform", "monitor": True}, r"no learner has an analysis \(uniform\); add"),
     ],
 )
 def test_mistakes_are_named(cmdp, keywords, message):
@@ -281,7 +312,7 @@ def test_a_key_may_be_jaxs_own(cmdp):
 
 
 def test_a_grid_may_be_an_array(cmdp):
-    """NumPy's or jax's, with one axis or none."""
+    """Arrays of NumPy or jax, with zero axes or one."""
     given = {"learning_rate": np.array([0.1, 0.2]), "bonus_scale": jnp.float32(0.5)}
     data = run("cpdpo", cmdp, seeds=1, episodes=5, hparams=given).data
     assert data.hyper_learning_rate.values.ravel().tolist() == [0.1, 0.2]

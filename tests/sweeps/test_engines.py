@@ -1,4 +1,4 @@
-"""Where blocks run, as it is asked; and what client and workers say: nothing is taken that was not asked for."""
+"""Specifications of engines, and messages between client and workers: unrequested content is rejected."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ import pytest
 import cpdpo_jax as cp
 from cpdpo_jax import cli
 from cpdpo_jax.common import files
-from cpdpo_jax.sweeps import config, dask_clusters
-from cpdpo_jax.sweeps.dask_clusters import slurm_options, visible_gpus, worker_environment
-from cpdpo_jax.sweeps.dask_messages import Reply, check_file
-from cpdpo_jax.sweeps.engines import Where
-from cpdpo_jax.sweeps.run import asked
+from cpdpo_jax.sweeps import config
+from cpdpo_jax.sweeps.dask import clusters
+from cpdpo_jax.sweeps.dask.clusters import visible_gpus, worker_environment
+from cpdpo_jax.sweeps.dask.messages import Reply, check_file
+from cpdpo_jax.sweeps.dask.slurm import slurm_options
+from cpdpo_jax.sweeps.engine_spec import EngineSpec
+from cpdpo_jax.sweeps.run import build_config
 from cpdpo_jax.sweeps.store import Store
 
 TABLE = {"learners": ["uniform"], "environments": ["factored"], "episodes": 40, "seeds": 3}
@@ -25,18 +27,18 @@ TABLE = {"learners": ["uniform"], "environments": ["factored"], "episodes": 40, 
 
 def test_what_is_asked_is_understood():
     kinds = {"": "threads", "local": "local", "local:3": "local", "slurm:8": "slurm", "tcp://a:1": "address"}
-    assert {on: Where(on).kind for on in kinds} == kinds
-    assert [Where(on).count for on in ("", "local", "local:3", "slurm:8", "tcp://a:1")] == [None, None, 3, 8, None]
+    assert {on: EngineSpec(on).kind for on in kinds} == kinds
+    assert [EngineSpec(on).count for on in ("", "local", "local:3", "slurm:8", "tcp://a:1")] == [None, None, 3, 8, None]
 
 
 @pytest.mark.parametrize("on", ["locl", "local:0", "local:x", "slurm:", "http://a", "tcp://", 3])
 def test_what_is_not_known_is_refused(on):
     with pytest.raises(ValueError, match=r"^on "):
-        Where(on)
+        EngineSpec(on)
 
 
 def test_mistakes_write_nothing(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(dask_clusters, "WAIT", 1)
+    monkeypatch.setattr(clusters, "CONNECT_SECONDS", 1)
     flags = ["run", "--learner", "uniform", "--env", "factored", "--episodes", "9", "--seeds", "1"]
     for more in (["--on", "lokal:2"], ["--on", "tls://x:1", "--tls-ca", "a"], ["--on", "tcp://127.0.0.1:9"]):
         assert cli.main([*flags, "--out", str(tmp_path / "a"), *more]) == 2
@@ -47,26 +49,26 @@ def test_mistakes_write_nothing(tmp_path, capsys, monkeypatch):
 def test_dask_that_is_missing_is_named(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"needs dask; install it with: pip install 'cpdpo_jax\[dask\]'"):
-        Where("local:2")
-    assert Where("").kind == "threads"
+        EngineSpec("local:2")
+    assert EngineSpec("").kind == "threads"
 
 
 def test_an_open_scheduler_elsewhere_is_warned_of(monkeypatch):
     monkeypatch.setattr("distributed.Client", lambda *_, **__: "client")
-    told: list[str] = []
+    warnings: list[str] = []
     for host in ("127.0.0.1", "localhost", "192.0.2.1", "no-such-host.invalid"):
-        assert dask_clusters._client(Where(f"tcp://{host}:8786"), told.append) == "client"
-    assert [one.split()[0] for one in told] == ["tcp://192.0.2.1:8786", "tcp://no-such-host.invalid:8786"]
+        assert clusters._client(EngineSpec(f"tcp://{host}:8786"), warnings.append) == "client"
+    assert [warning.split()[0] for warning in warnings] == ["tcp://192.0.2.1:8786", "tcp://no-such-host.invalid:8786"]
 
 
 def test_the_slurm_table_in_jobqueues_words():
     table = {"jobs": 3, "partition": "p", "time": "1:00:00", "memory": "2GB", "gpus": 1, "directives": ["--qos=low"]}
-    one = config.build(TABLE | {"slurm": table})
-    assert slurm_options(one.slurm) == {
+    built = config.build(TABLE | {"slurm": table})
+    assert slurm_options(built.slurm) == {
         "queue": "p", "walltime": "1:00:00", "memory": "2GB", "cores": 1, "job_name": "cpdpo",
         "job_extra_directives": ["--qos=low", "--gres=gpu:1"], "job_script_prologue": [],
     }  # fmt: skip
-    assert one.digest == config.build(TABLE).digest  # where it runs is no part of what is run
+    assert built.digest == config.build(TABLE).digest  # where it runs is no part of what is run
     for bad in ({"partitoin": "p"}, {"jobs": 0}, {"jobs": "3"}, {"gpus": 2}, {"directives": "x"}, 3):
         if bad != {"directives": "x"}:  # one text is a list of one
             with pytest.raises(ValueError, match="slurm"):
@@ -105,10 +107,10 @@ def stored(tmp_path_factory) -> tuple[bytes, str, dict[str, Any]]:
 
 
 def _changed(content: bytes, change: Any) -> bytes:
-    buffer = io.BytesIO(files.unsealed(content) or b"")
+    buffer = io.BytesIO(files.unseal(content) or b"")
     with h5py.File(buffer, "r+") as file:
         change(file)
-    return files.sealed(buffer.getvalue())
+    return files.seal(buffer.getvalue())
 
 
 def _outside(file: Any) -> None:
@@ -141,12 +143,12 @@ def _references(file: Any) -> None:
 
 
 FORGED = {
-    _outside: "'optimum' points elsewhere",
-    _stored_outside: "'optimum' is not an array of its own",
-    _virtual: "'optimum' is not an array of its own",
-    _seeds: "its seeds are others",
+    _outside: "'optimum' is a link",
+    _stored_outside: "'optimum' is not an array inside the file",
+    _virtual: "'optimum' is not an array inside the file",
+    _seeds: "its seeds differ",
     _of_another: "it is another block",
-    _references: "'more' holds object, neither numbers nor texts",
+    _references: "'more' has type object, neither numbers nor texts",
 }
 
 
@@ -154,16 +156,16 @@ FORGED = {
 def test_a_file_that_is_not_the_block_is_refused(stored, forge):
     content, key, block = stored
     check_file(content, key, block)
-    with pytest.raises(ValueError, match=f"what a worker sent as block {key} is not taken: .*{FORGED[forge]}"):
+    with pytest.raises(ValueError, match=f"the file of block {key} that a worker sent is rejected: .*{FORGED[forge]}"):
         check_file(_changed(content, forge), key, block)
 
 
 def test_half_a_file_is_refused(stored):
     content, key, block = stored
-    with pytest.raises(ValueError, match="is not taken"):
+    with pytest.raises(ValueError, match="is rejected"):
         check_file(content[: len(content) // 2], key, block)
 
 
 def test_imports_of_a_run_are_those_of_its_file():
-    assert asked(TABLE | {"imports": "package.module"}).imports == ["package.module"]
-    assert asked(TABLE | {"imports": "a.py"}).imports == [str(Path("a.py").absolute())]
+    assert build_config(TABLE | {"imports": "package.module"}).imports == ["package.module"]
+    assert build_config(TABLE | {"imports": "a.py"}).imports == [str(Path("a.py").absolute())]

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from importlib import metadata
-from pathlib import Path
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -17,54 +13,13 @@ from cpdpo_jax import cli
 from cpdpo_jax.common import plugins
 from cpdpo_jax.envs import registry
 from cpdpo_jax.learners import base
-from cpdpo_jax.sweeps import by_hand, imports
-from cpdpo_jax.sweeps.run import asked
+from cpdpo_jax.sweeps import hashing, imports
+from cpdpo_jax.sweeps.run import build_config
 from cpdpo_jax.sweeps.specification import expand
 from cpdpo_jax.sweeps.store import Store
+from tests.sweeps.user_code import MINE, table
 
 pytestmark = pytest.mark.usefixtures("standard_promotion")
-
-MINE = '''"""Plays the first actions more often."""
-import jax.numpy as jnp
-import cpdpo_jax as cp
-from cpdpo_jax.learners import Info, Learner, NoHyperparameters
-from neighbour import WEIGHT
-
-def policy(problem, hyper, state):
-    first = jnp.arange(problem.action_mask.shape[2]) == 0
-    weights = problem.action_mask * (1.0 + WEIGHT * first[None, None, :, None])
-    return weights / jnp.maximum(weights.sum(axis=2, keepdims=True), 1)
-
-def update(problem, hyper, state, policy, trajectory):
-    return state, Info(jnp.zeros_like(problem.threshold), jnp.zeros(problem.delta.shape, jnp.int32))
-
-cp.learners.register(Learner("mine", lambda problem, preset: NoHyperparameters(),
-                             lambda problem, hyper: jnp.zeros_like(problem.delta), policy, update))
-
-@cp.envs.register
-def corridor(layers: int = 3):
-    "A small one of my own."
-    return cp.envs.make("random", layers=layers, states=2, actions=2, constraints=1)
-'''
-
-
-@pytest.fixture
-def mine(tmp_path, monkeypatch):
-    """A file of a user's own and one beside it; forgotten afterwards."""
-    monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "neighbour.py").write_text("WEIGHT = 1.0\n")
-    (tmp_path / "mine.py").write_text(MINE)
-    yield tmp_path / "mine.py"
-    imports._LOADED.clear()
-    for name in ("mine", "twice"):
-        base.unregister(name)
-    registry.unregister("corridor")
-    imports.sys.modules.pop("neighbour", None)
-
-
-def table(path: Path | str) -> dict:
-    return {"learners": ["mine", "uniform"], "environments": ["corridor"], "episodes": 40, "seeds": 3,
-            "imports": [str(path)]}  # fmt: skip
 
 
 def test_a_file_runs_from_the_command_line_and_from_python(mine, tmp_path, capsys, monkeypatch):
@@ -97,88 +52,20 @@ def test_a_change_is_another_block_and_another_learner(mine, tmp_path, name):
     (before,) = cp.run(table(mine), out=tmp_path / "a", progress=False)
     path = tmp_path / name
     path.write_text(path.read_text().replace("1.0", "9.0"))
-    with pytest.raises(ValueError, match=r"mine\.py has changed since .*a was begun \(hash .* then, .* now\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"mine\.py, or a .* has changed since .*a was started \(hash .* then, .* now\)",
+    ):
         cp.run(table(mine), out=tmp_path / "a", progress=False)
     (after,) = cp.run(table(mine), out=tmp_path / "b", progress=False)
-    one, other = before.result.data.strong_regret, after.result.data.strong_regret
-    assert (one.sel(learner="mine").values != other.sel(learner="mine").values).all()
-    np.testing.assert_array_equal(one.sel(learner="uniform"), other.sel(learner="uniform"))
+    old, new = before.result.data.strong_regret, after.result.data.strong_regret
+    assert (old.sel(learner="mine").values != new.sel(learner="mine").values).all()
+    np.testing.assert_array_equal(old.sel(learner="uniform"), new.sel(learner="uniform"))
     assert not set(Store(tmp_path / "a").blocks) & set(Store(tmp_path / "b").blocks)
 
 
-def tilted(weight: float):
-    """A policy that takes its weight along."""
-
-    def policy(problem, hyper, state):
-        weights = problem.action_mask * (1 + weight * (jnp.arange(problem.action_mask.shape[2]) == 0))[:, None]
-        return weights / jnp.maximum(weights.sum(axis=2, keepdims=True), 1)
-
-    return policy
-
-
-def test_by_hand_another_of_the_same_name_is_not_taken_for_the_first(tmp_path):
-    """Taken back and registered anew, as in a notebook."""
-    asked, found = table("") | {"learners": ["mine"], "environments": ["factored"], "imports": []}, []
-    for weight in (1.0, 9.0, 1.0):
-        cp.learners.register(dataclasses.replace(cp.learners.get("uniform"), name="mine", policy=tilted(weight)))
-        try:
-            if weight == 9:
-                with pytest.raises(ValueError, match=r"a was run by other code of your own"):
-                    cp.run(asked, out=tmp_path / "a", progress=False)
-            out = tmp_path / ("a" if weight == 1 else "b")
-            (stored,) = cp.run(asked, out=out, progress=False)
-            found.append((stored.result.data.strong_regret.values, set(Store(out).blocks)))
-        finally:
-            cp.learners.unregister("mine")
-    (first, own), (second, other), (again, same) = found
-    assert (first != second).all()
-    assert not own & other
-    np.testing.assert_array_equal(first, again)
-    assert own == same
-
-
-CELL = """
-def helper(x):
-    return RATE * x
-
-def policy(problem, hyper, state):
-    return helper(problem)
-"""
-
-
-def test_a_value_that_a_cell_reads_from_another_is_part_of_its_code():
-    """As in a notebook, where the text of a function does not say what RATE is; the same in every turn."""
-
-    def digest(rate: float, wrap=lambda function: function) -> str:
-        cell: dict = {"RATE": rate, "__name__": "cell"}
-        exec(compile(CELL, "<cell>", "exec"), cell)
-        return by_hand._digest(dataclasses.replace(cp.learners.get("uniform"), policy=wrap(cell["policy"])))
-
-    assert digest(1.0) == digest(1.0)
-    assert digest(1.0) != digest(9.0)
-    assert digest(1.0, jax.jit) != digest(9.0, jax.jit)
-
-
-def test_an_environment_by_hand_is_not_taken_for_another(tmp_path):
-    def build(states: int):
-        def corridor():
-            return cp.envs.make("random", layers=2, states=states, actions=2, constraints=1)
-
-        return corridor
-
-    asked, found = table("") | {"learners": ["uniform"], "imports": []}, []
-    for states in (2, 3):
-        cp.envs.register(build(states))
-        try:
-            (stored,) = cp.run(asked, out=tmp_path / str(states), progress=False)
-            found.append(stored.result.data.strong_regret.values)
-        finally:
-            registry.unregister("corridor")
-    assert (found[0] != found[1]).all()
-
-
 def test_without_imports_a_block_is_what_it_was():
-    blocks = expand(asked({"learners": ["uniform"], "environments": ["factored"], "episodes": 40, "seeds": 3}))
+    blocks = expand(build_config({"learners": ["uniform"], "environments": ["factored"], "episodes": 40, "seeds": 3}))
     assert all("code" not in block for block in blocks.values())
 
 
@@ -187,10 +74,10 @@ def test_a_module_is_known_by_its_source(mine, tmp_path):
     (tmp_path / "package" / "__init__.py").write_text("from package.learner import *\n")
     (tmp_path / "package" / "learner.py").write_text(MINE)
     first = imports.read("package")
-    assert len(expand(asked(table("package")))) == 2
+    assert len(expand(build_config(table("package")))) == 2
     (tmp_path / "package" / "learner.py").write_text(MINE + "\n")
     assert imports.read("package").digest != first.digest
-    assert [one.digest for one in imports.load(["package"])] == [imports.read("package").digest]
+    assert [code.digest for code in imports.load(["package"])] == [imports.read("package").digest]
     for name in [name for name in imports.sys.modules if name.startswith("package")]:
         imports.sys.modules.pop(name)
 
@@ -200,10 +87,10 @@ def test_a_file_is_sent_to_where_it_is_not(mine, tmp_path):
     for name in sent.files:
         (tmp_path / name).unlink()
     assert sorted(sent.files) == ["mine.py", "neighbour.py"]
-    imports.load_sent([sent])
+    imports.load_received([sent])
     assert "mine" in cp.learners.names()
     with pytest.raises(ValueError, match="import 'nowhere' is not installed here; install the same package"):
-        imports.load_sent([imports.Imported("nowhere", "0", {})])
+        imports.load_received([imports.Imported("nowhere", "0", {})])
 
 
 BROKEN = {
@@ -239,25 +126,37 @@ def test_installed_packages_bring_learners_and_environments(tmp_path, monkeypatc
     )  # fmt: skip
     info = tmp_path / "theirs-1.2.dist-info"
     info.mkdir()
+    (info / "RECORD").write_text("theirs.py,sha256=0,1\n")
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.2\n")
     (info / "entry_points.txt").write_text(
         "[cpdpo_jax.learners]\nmine = theirs:MINE\nbroken = nowhere:X\nnone = theirs:WEIGHT\n"
         "[cpdpo_jax.environments]\ncorridor = theirs:corridor\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert [one.name for one in metadata.entry_points(group="cpdpo_jax.environments")] == ["corridor"]
+    assert [entry.name for entry in metadata.entry_points(group="cpdpo_jax.environments")] == ["corridor"]
     for module in (base, registry):
         module._installed.cache_clear()
     try:
-        with pytest.warns(UserWarning, match=r"of theirs 1\.2") as told:
+        with pytest.warns(UserWarning, match=r"of theirs 1\.2") as caught:
             assert "mine" in cp.learners.names()
-        assert {str(one.message).split()[0] for one in told} == {"'broken'", "'none'"}
+        assert {str(warning.message).split()[0] for warning in caught} == {"'broken'", "'none'"}
         assert "corridor" in cp.envs.names()
         with pytest.warns(UserWarning, match="'broken' of theirs"):
-            assert [one.source for one in plugins.installed("cpdpo_jax.learners")] == ["theirs 1.2"] * 2
-        blocks = expand(asked(table("") | {"imports": []}))
+            assert [plugin.source for plugin in plugins.load_plugins("cpdpo_jax.learners")] == ["theirs 1.2"] * 2
+        blocks = expand(build_config(table("") | {"imports": []}))
         codes = {block["learner"]: block["code"] for block in blocks.values()}
         assert codes == {"mine": ["theirs 1.2"] * 2, "uniform": ["theirs 1.2"]}
+        (info / "RECORD").write_text("theirs.pth,sha256=0,1\n")  # an editable install: its version says too little
+        hashing._installed_names.cache_clear()
+        found = []
+        for _ in range(2):
+            blocks = expand(build_config(table("") | {"imports": []}))
+            found.append({block["learner"]: block["code"] for block in blocks.values()})
+            (tmp_path / "theirs.py").write_text((tmp_path / "theirs.py").read_text() + "\n")
+        assert [len(found[0][name]) for name in ("mine", "uniform")] == [4, 2]
+        assert not {*found[0]["mine"], *found[0]["uniform"]} & {*found[1]["mine"], *found[1]["uniform"]} - {
+            "theirs 1.2"
+        }
     finally:
         monkeypatch.undo()
         for module in (base, registry):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 import warnings
 
+import jax
 import numpy as np
 import pytest
 
@@ -15,7 +17,7 @@ from cpdpo_jax import cli
 from cpdpo_jax.common.files import DamagedError
 from cpdpo_jax.simulation.blocks import Snapshot
 from cpdpo_jax.simulation.curves import BlockCurves
-from cpdpo_jax.sweeps import integrity, snapshots, store
+from cpdpo_jax.sweeps import integrity, provenance, snapshots, store
 from cpdpo_jax.sweeps.load import load_runs
 from cpdpo_jax.sweeps.store import Store
 from tests.sweeps.test_run import TABLE
@@ -52,7 +54,7 @@ def begin_block(place) -> tuple[str, Snapshot]:
     path.unlink()
     curves = BlockCurves(*(np.zeros((1, 32)) for _ in BlockCurves._fields[:-1]), done=np.array(7))
     snapshot = Snapshot(7, np.ones(32), curves, [np.arange(32.0), np.array(3)])
-    snapshots.keep(Store(place), path.stem, snapshot)
+    snapshots.save(Store(place), path.stem, snapshot)
     return path.stem, snapshot
 
 
@@ -63,7 +65,7 @@ def is_refused(capsys, path, *commands):
         err = capsys.readouterr().err
         assert str(path) in err
         assert err.count("\n") == 1
-        assert "fault of cpdpo" not in err
+        assert "internal error" not in err
 
 
 def test_every_flipped_bit_of_a_block_is_seen(place):
@@ -75,7 +77,7 @@ def test_every_flipped_bit_of_a_block_is_seen(place):
         changed[at] ^= 1 << rng.integers(8)
         for content in (bytes(changed), whole[:at]):
             path.write_bytes(content)
-            ((found, what),) = integrity.damaged(Store(place), Store(place).blocks)
+            ((found, what),) = integrity.find_damaged(Store(place), Store(place).blocks)
             assert found == path
             assert f"{path} is damaged" in what
             assert f"cpdpo resume {place}" in what
@@ -91,8 +93,8 @@ def test_a_damaged_block_is_named_set_aside_and_run_again(place, finished, capsy
     is_refused(capsys, path, ["status", str(place)], ["report", str(place)])
     assert files_of(place) == before
     assert cli.main(["status", str(place), "--json"]) == 2
-    told = json.loads(capsys.readouterr().out)
-    assert (told["finished"], told["damaged"], told["state"]) == (1, [str(path)], "stopped")
+    status = json.loads(capsys.readouterr().out)
+    assert (status["finished"], status["damaged"], status["state"]) == (1, [str(path)], "stopped")
     assert cli.main(["resume", str(place), "--json"]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out)["ran"] == 1
@@ -109,9 +111,9 @@ def test_a_damaged_block_is_named_set_aside_and_run_again(place, finished, capsy
 
 
 def test_a_block_in_anothers_place_is_seen(place):
-    one, other = sorted((place / "blocks").iterdir())
-    shutil.copy(one, other)
-    with pytest.raises(DamagedError, match=rf"{other.name} is damaged: it is the file of another block"):
+    first, second = sorted((place / "blocks").iterdir())
+    shutil.copy(first, second)
+    with pytest.raises(DamagedError, match=rf"{second.name} is damaged: it is the file of another block"):
         cp.load_run(place)
 
 
@@ -121,7 +123,7 @@ def test_a_damaged_snapshot_is_named_and_its_block_run_again(place, finished, ca
     path = Store(place).checkpoint_path(key)
     whole = path.read_bytes()
     if damage == "another's":
-        snapshots.keep(Store(place), "0123456789abcdef", snapshot)
+        snapshots.save(Store(place), "0123456789abcdef", snapshot)
         os.replace(Store(place).checkpoint_path("0123456789abcdef"), path)
     else:
         flipped = whole[:100] + bytes([whole[100] ^ 4]) + whole[101:]
@@ -200,7 +202,7 @@ def test_a_later_format_is_refused(place, capsys):
     Store(place).write_manifest(manifest)
     is_refused(capsys, place / "manifest.json", ["status", str(place)], ["resume", str(place)])
     assert cli.main(["report", str(place)]) == 2
-    assert "is of format 3, this cpdpo_jax reads up to 2; update the package" in capsys.readouterr().err
+    assert "has format 3, but cpdpo_jax reads up to 2; update the package" in capsys.readouterr().err
 
 
 def test_a_run_that_was_killed_while_it_began_is_taken_up(place, tmp_path, capsys):
@@ -212,7 +214,7 @@ def test_a_run_that_was_killed_while_it_began_is_taken_up(place, tmp_path, capsy
     cp.run(TABLE, out=killed, progress=False)
     assert contents(killed) == contents(place)
     (killed / "manifest.json").unlink()  # and one that has lost it says so
-    with pytest.raises(ValueError, match=r"manifest\.json is missing, which says what version ran the 2 blocks"):
+    with pytest.raises(ValueError, match=r"manifest\.json is missing, so the version that ran the 2 blocks"):
         cp.run(TABLE, out=killed, progress=False)
 
 
@@ -229,7 +231,7 @@ def test_bits_of_two_machines_do_not_mix_in_a_block_unless_wanted(place, capsys,
     assert integrity.set_aside(Store(place), Store(place).blocks, any_version=True) == []
     Store(place).checkpoint_path(key).unlink()
     assert cli.main(["resume", str(place)]) == 0  # other blocks may be run elsewhere: the manifest says so
-    assert [one["rounding"]["cpu"] for one in Store(place).manifest["sessions"]] == [here["cpu"], "another"]
+    assert [session["rounding"]["cpu"] for session in Store(place).manifest["sessions"]] == [here["cpu"], "another"]
     capsys.readouterr()
     assert cli.main(["status", str(place)]) == 0
     assert "2 kinds of machine" in capsys.readouterr().out
@@ -240,3 +242,48 @@ def test_xla_flags_that_round_are_told_apart(monkeypatch):
     assert store.rounding()["XLA_FLAGS"] == ""
     monkeypatch.setenv("XLA_FLAGS", "--xla_b=1  --xla_a=2")
     assert store.rounding()["XLA_FLAGS"] == "--xla_a=2 --xla_b=1"
+
+
+def without_numba(monkeypatch):
+    monkeypatch.setitem(sys.modules, "numba", None)
+    provenance._numba.cache_clear()
+
+
+OTHER = {
+    "without numba": (without_numba, "kernels 'numba .*, llvmlite .*' then, 'pure JAX' now"),
+    "another processor for numba": (
+        lambda monkeypatch: monkeypatch.setenv("NUMBA_CPU_NAME", "generic"), "NUMBA_CPU_NAME '' then, 'generic' now",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", OTHER)
+def test_a_snapshot_of_other_kernels_is_not_resumed(place, monkeypatch, case):
+    """The bits of its block would be of two."""
+    begin_block(place)
+    provenance._numba.cache_clear()
+    change, message = OTHER[case]
+    change(monkeypatch)
+    with pytest.raises(ValueError, match=rf"written on another kind of machine \({message}\)"):
+        cp.run(TABLE, out=place, progress=False)
+    monkeypatch.undo()
+    provenance._numba.cache_clear()
+    assert snapshots.machine_difference(Store(place), begun_key(place)) == ""
+
+
+@pytest.mark.parametrize("context", [jax.default_matmul_precision("highest"), cp.kernels.paper_forms()])
+def test_a_snapshot_of_another_context_is_not_resumed(place, context):
+    begin_block(place)
+    with context, pytest.raises(ValueError, match="written on another kind of machine"):
+        cp.run(TABLE, out=place, progress=False)
+
+
+def begun_key(place):
+    return next((place / "checkpoints").iterdir()).stem
+
+
+def test_a_variable_that_was_set_then_and_is_not_now_counts(place, monkeypatch):
+    monkeypatch.setattr(snapshots, "rounding", lambda: provenance.rounding() | {"a compiler's flag": "2"})
+    begin_block(place)
+    monkeypatch.undo()
+    assert snapshots.machine_difference(Store(place), begun_key(place)) == "a compiler's flag '2' then, None now"

@@ -16,35 +16,35 @@ import numpy as np
 import pytest
 
 import cpdpo_jax as cp
-from cpdpo_jax.kernels import tracing_for
+from cpdpo_jax.kernels.machines.target import tracing_for
 from cpdpo_jax.learners import Info, Learner, base
 from cpdpo_jax.simulation import blocks
 from cpdpo_jax.simulation.blocks import Snapshot
 from cpdpo_jax.simulation.curves import BlockCurves
 from cpdpo_jax.sweeps import runner, snapshots
-from cpdpo_jax.sweeps.packing import Pack, join, lanes_in_words, packs, split
-from cpdpo_jax.sweeps.run import asked
-from cpdpo_jax.sweeps.specification import expand, launch_width
+from cpdpo_jax.sweeps.packing import Pack, describe_lanes, join, make_packs, split
+from cpdpo_jax.sweeps.run import build_config
+from cpdpo_jax.sweeps.specification import build_batch, expand, launch_width
 from cpdpo_jax.sweeps.store import Store
 from tests.sweeps.test_store import contents
 
 ENVIRONMENT = {"name": "random", "layers": 2, "states": 2, "actions": 2, "constraints": 1, "rho": 0.1, "instances": 3}
 TABLE = {
     "learners": ["cpdpo"], "environments": [ENVIRONMENT], "episodes": 1200, "seeds": 5,
-    "settings": ["tuned", {"learning_rate": "x2"}],
+    "hparams": ["tuned", {"learning_rate": "x2"}],
 }  # fmt: skip
 
 
 def run(table: dict, out: Path, *, packed: bool, stop_after: float = np.inf) -> list[int]:
     """Run what is not finished; how many lanes each pack had. `stop_after`: so many calls of a pack."""
-    config = asked(table)
+    config = build_config(table)
     store, todo = Store(out), expand(config)
     out.mkdir(exist_ok=True)
     store.begin(config, todo)
     sizes = []
     todo = {key: block for key, block in todo.items() if not store.is_done(key)}
     begun = {key: snapshots.episodes_done(store, key) for key in todo}
-    found = packs(todo, begun, 1) if packed else [Pack({key: block}, False) for key, block in todo.items()]
+    found = make_packs(todo, begun, 1) if packed else [Pack({key: block}, False) for key, block in todo.items()]
     for pack in found:
         asks = itertools.count()
         assert runner.run_pack(store, pack, stop=lambda asks=asks: next(asks) >= stop_after) == (stop_after == np.inf)
@@ -52,7 +52,14 @@ def run(table: dict, out: Path, *, packed: bool, stop_after: float = np.inf) -> 
     return sizes
 
 
-@pytest.mark.parametrize("options", [{"monitor": True}, {"rho": "estimate:100", "horizon": "doubling"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"monitor": True},
+        {"rho": "estimate:100", "horizon": "doubling"},
+        {"rho": [0.05, 0.2], "hparams": "tuned"},
+    ],
+)
 def test_packed_stopped_and_alone_give_the_same_bytes(options, tmp_path, monkeypatch):
     table = TABLE | options
     assert run(table, tmp_path / "alone", packed=False) == [5] * 6
@@ -70,6 +77,47 @@ def test_packed_stopped_and_alone_give_the_same_bytes(options, tmp_path, monkeyp
     assert contents(tmp_path / "a") == alone
     assert contents(tmp_path / "b") == alone
     assert not list(tmp_path.rglob("*.npz"))
+
+
+def test_few_lanes_run_as_one_vector_with_the_same_bytes(tmp_path, monkeypatch):
+    """Blocks of 32 lanes, as in runs of older versions, and packs of 16 continue each other's snapshots."""
+    table = TABLE | {"hparams": "tuned", "seeds": 3}
+    todo = expand(build_config(table))
+    (pack,) = make_packs(todo, dict.fromkeys(todo, 0), 1)
+    assert (pack.narrow, pack.lanes, len(build_batch(list(todo.values()), pack.batch, pack.narrow)[1].seed)) == (
+        1,
+        9,
+        16,
+    )
+    run(table, tmp_path / "wide", packed=False)
+    run(table, tmp_path / "narrow", packed=True)
+    wide = contents(tmp_path / "wide")
+    assert len(wide) == 3
+    assert contents(tmp_path / "narrow") == wide
+    monkeypatch.setattr(blocks, "CALL_SECONDS", 1e-9)
+    run(table, tmp_path / "a", packed=False, stop_after=70)
+    run(table, tmp_path / "b", packed=True, stop_after=70)
+    monkeypatch.undo()
+    for name, packed in (("a", True), ("b", False)):
+        assert len(list((tmp_path / name / "checkpoints").iterdir())) == 3
+        run(table, tmp_path / name, packed=packed)
+        assert contents(tmp_path / name) == wide
+
+
+def test_one_vector_only_where_it_holds_all_packs_of_a_program(monkeypatch):
+    def narrow(table: dict, workers: int = 1) -> set[bool]:
+        todo = expand(build_config(TABLE | {"hparams": "tuned"} | table))
+        return {pack.narrow for pack in make_packs(todo, dict.fromkeys(todo, 0), workers)}
+
+    assert narrow({"seeds": 5}) == {True}
+    assert narrow({"seeds": 6}) == {False}  # 18 lanes
+    assert narrow({"seeds": 6}, workers=3) == {True}
+    assert narrow({"seeds": 40}, workers=20) == {False}  # packs of 32 and of 8: one program for both
+    assert narrow({"learners": ["optcmdp"]}) == {False}
+    monkeypatch.setitem(base._REGISTRY, "fails", fails())
+    assert narrow({"learners": ["fails"]}) == {False}  # a user's learner may round differently with 16 lanes
+    with tracing_for("gpu"):
+        assert narrow({"seeds": 1}) == {False}
 
 
 class Fails(NamedTuple):
@@ -96,7 +144,7 @@ def fails() -> Learner:
 
 def test_a_block_that_is_not_finite_leaves_those_beside_it_alone(tmp_path, monkeypatch):
     monkeypatch.setitem(base._REGISTRY, "fails", fails())
-    table = TABLE | {"learners": ["fails"], "settings": [{"after": [0, 30, 500]}], "episodes": 600, "checkpoints": 6}
+    table = TABLE | {"learners": ["fails"], "hparams": [{"after": [0, 30, 500]}], "episodes": 600, "checkpoints": 6}
     run(table, tmp_path / "alone", packed=False)
     assert run(table, tmp_path / "packed", packed=True) == [30, 15]
     alone = contents(tmp_path / "alone")
@@ -108,12 +156,12 @@ def test_a_block_that_is_not_finite_leaves_those_beside_it_alone(tmp_path, monke
 
 
 def test_how_packs_are_filled():
-    todo = expand(asked(TABLE | {"learners": ["uniform", "optcmdp"], "settings": "tuned", "seeds": 40}))
+    todo = expand(build_config(TABLE | {"learners": ["uniform", "optcmdp"], "hparams": "tuned", "seeds": 40}))
     begun = dict.fromkeys(todo, 0)
 
     def lanes(workers: int) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {"uniform": [], "optcmdp": []}
-        for pack in packs(todo, begun, workers):
+        for pack in make_packs(todo, begun, workers):
             found[next(iter(pack.blocks.values()))["learner"]].append(pack.lanes)
         return found
 
@@ -122,14 +170,14 @@ def test_how_packs_are_filled():
     key = next(key for key, block in todo.items() if block["learner"] == "uniform" and len(block["seeds"]) == 8)
     begun[key] = 100
     assert sorted(lanes(1)["uniform"]) == [8, 16, 32, 32, 32]
-    assert all(len({begun[key] for key in pack.blocks}) == 1 for pack in packs(todo, begun, 1))
+    assert all(len({begun[key] for key in pack.blocks}) == 1 for pack in make_packs(todo, begun, 1))
 
 
 def test_packs_of_one_instance_keep_one_model():
-    todo = expand(asked(TABLE | {"learners": ["uniform"], "settings": "tuned", "seeds": 32}))
-    assert [pack.batch for pack in packs(todo, dict.fromkeys(todo, 0), 1)] == [False] * 3
-    todo = expand(asked(TABLE | {"learners": ["uniform"], "settings": "tuned", "seeds": 12}))
-    found = packs(todo, dict.fromkeys(todo, 0), 1)
+    todo = expand(build_config(TABLE | {"learners": ["uniform"], "hparams": "tuned", "seeds": 32}))
+    assert [pack.batch for pack in make_packs(todo, dict.fromkeys(todo, 0), 1)] == [False] * 3
+    todo = expand(build_config(TABLE | {"learners": ["uniform"], "hparams": "tuned", "seeds": 12}))
+    found = make_packs(todo, dict.fromkeys(todo, 0), 1)
     assert [(pack.lanes, pack.batch) for pack in found] == [(24, True), (12, True)]  # one program for both
 
 
@@ -137,21 +185,21 @@ def test_join_is_the_inverse_of_split_by_hand():
     rows = np.arange(5.0)
     curves = BlockCurves(*(rows[None] for _ in BlockCurves._fields[:-1]), done=np.array(7))
     whole = Snapshot(7, rows, curves, [np.stack([rows, 10 * rows]), np.array(3)])
-    one, two = split(whole, (2, 2), 5, 5)
-    assert one.believed.tolist() == [0, 1, 1, 1, 1]  # its last lane is repeated
-    assert two.state[0].tolist() == [[2, 3, 3, 3, 3], [20, 30, 30, 30, 30]]
-    assert (two.episode, int(two.state[1]), int(two.curves.done)) == (7, 3, 7)
-    again = join([one, two], (2, 2), 5, 5)
+    first, second = split(whole, (2, 2), 5, 5)
+    assert first.believed.tolist() == [0, 1, 1, 1, 1]  # its last lane is repeated
+    assert second.state[0].tolist() == [[2, 3, 3, 3, 3], [20, 30, 30, 30, 30]]
+    assert (second.episode, int(second.state[1]), int(second.curves.done)) == (7, 3, 7)
+    again = join([first, second], (2, 2), 5, 5)
     assert again.believed.tolist() == [0, 1, 2, 3, 3]
     assert again.curves.strong.tolist() == [[0, 1, 2, 3, 3]]
 
 
 def test_an_accelerators_packs_leave_the_same_files(tmp_path, monkeypatch):
     """Its launches are wider than a block, and always as wide: forced on a CPU, in its forms and loops."""
-    monkeypatch.setattr("cpdpo_jax.simulation.lanes.DEVICE_LANES", 128)
-    table = TABLE | {"seeds": 40, "episodes": 200, "settings": "tuned"}
+    monkeypatch.setattr("cpdpo_jax.kernels.machines.programs.ACCELERATOR_LANES", 128)
+    table = TABLE | {"seeds": 40, "episodes": 200, "hparams": "tuned"}
     with tracing_for("gpu"):
-        todo = expand(asked(table))
+        todo = expand(build_config(table))
         assert sorted(len(block["seeds"]) for block in todo.values()) == [8] * 3 + [32] * 3
         assert {launch_width(block) for block in todo.values()} == {128}
         assert run(table, tmp_path / "packed", packed=True) == [120]
@@ -159,44 +207,53 @@ def test_an_accelerators_packs_leave_the_same_files(tmp_path, monkeypatch):
         monkeypatch.setattr("cpdpo_jax.sweeps.packing._fill", lambda blocks, most: [{k: b} for k, b in blocks.items()])
         assert sorted(run(table, alone, packed=True)) == [8] * 3 + [32] * 3
         monkeypatch.undo()
-        monkeypatch.setattr("cpdpo_jax.simulation.lanes.DEVICE_LANES", 128)
+        monkeypatch.setattr("cpdpo_jax.kernels.machines.programs.ACCELERATOR_LANES", 128)
         assert contents(tmp_path / "packed") == contents(alone)
         monkeypatch.setattr(blocks, "CALL_SECONDS", 1e-9)
         run(table, tmp_path / "stopped", packed=True, stop_after=3)  # a snapshot of every block, as wide as the block
         kept = list((tmp_path / "stopped" / "checkpoints").iterdir())
         assert len(kept) == 6
         monkeypatch.undo()
-        monkeypatch.setattr("cpdpo_jax.simulation.lanes.DEVICE_LANES", 128)
+        monkeypatch.setattr("cpdpo_jax.kernels.machines.programs.ACCELERATOR_LANES", 128)
         assert run(table, tmp_path / "stopped", packed=True) == [120]
     assert contents(tmp_path / "stopped") == contents(alone)
 
 
 def test_lanes_are_told_with_the_reason():
-    todo = expand(asked(TABLE | {"learners": ["uniform", "optcmdp"], "settings": "tuned"}))
-    on_cpu = lanes_in_words(todo)
-    assert any("32 lanes a launch (a block's, as block = 32 says" in line for line in on_cpu)
+    todo = expand(build_config(TABLE | {"learners": ["uniform", "optcmdp"], "hparams": "tuned"}))
+
+    def lines() -> list[str]:
+        return describe_lanes(make_packs(todo, dict.fromkeys(todo, 0), 1))
+
+    on_cpu = lines()
+    assert any("16 lanes per launch (one vector holds all lanes; a CPU" in line for line in on_cpu)
     assert any("on the host" in line for line in on_cpu)
+    todo = expand(build_config(TABLE | {"learners": ["uniform"], "hparams": "tuned", "seeds": 32}))
+    assert any("32 lanes per launch (block = 32; a CPU" in line for line in lines())
     with tracing_for("gpu"):
-        assert any("4,096 lanes a launch (packs of blocks; gpu: at most 4,096" in line for line in lanes_in_words(todo))
+        assert any("4,096 lanes per launch (packs of blocks; gpu:" in line for line in lines())
 
 
+@pytest.mark.optimised
 @pytest.mark.slow
 def test_a_packed_run_that_is_killed_goes_on_without_a_change_of_a_byte(tmp_path):
     """kill -9 of `cpdpo run` in the middle, in an accelerator's form."""
     arguments = ["--learner", "cpdpo", "--env", "random:layers=2,states=2,actions=2,constraints=1,instances=3"]
-    arguments += ["--episodes", "20000", "--seeds", "40"]
+    arguments += ["--episodes", "8000", "--seeds", "40", "--checkpoint-every", "0.2"]
     env = os.environ | {"CPDPO_TARGET": "gpu"}
 
     def start(out: str) -> subprocess.Popen:
         command = [sys.executable, "-m", "cpdpo_jax.cli", "run", *arguments, "--out", str(tmp_path / out)]
         return subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
-    assert start("whole").wait() == 0
+    assert start("whole").wait(300) == 0
     process, kept = start("killed"), tmp_path / "killed" / "checkpoints"
+    deadline = time.monotonic() + 120
     while process.poll() is None and not (kept.is_dir() and len(list(kept.glob("*.npz"))) == 6):
+        assert time.monotonic() < deadline
         time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-    assert start("killed").wait() == 0
+    assert process.wait(60) == -signal.SIGKILL
+    assert start("killed").wait(300) == 0
     assert len(contents(tmp_path / "whole")) == 6
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole")

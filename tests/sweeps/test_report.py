@@ -1,87 +1,25 @@
-"""Figures and the page: written from stored blocks, self-contained, and working in a browser without a network."""
+"""Figures and the page: written from stored blocks, with the numbers of the run, in one self-contained file."""
 
 from __future__ import annotations
 
+import base64
+import gzip
+import hashlib
+import json
 import re
-import shutil
-import subprocess
+from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
+import xarray as xr
 
 import cpdpo_jax as cp
 from cpdpo_jax import cli
-
-pytestmark = pytest.mark.usefixtures("fast_compile")
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-CLICKS = """
-<script>
-const problems = [], said = [];
-window.addEventListener("error", (e) => problems.push(e.message));
-const count = () => document.querySelectorAll("#charts path.series").length;
-const rows = () => [...document.querySelectorAll("#summary tbody tr")];
-const get = (id) => document.getElementById(id);
-const change = (id, value) => { get(id).value = value; get(id).dispatchEvent(new Event("change")); };
-try {
-  const all = count();
-  for (const id of ["charts", "growth"]) said.push(id + " " + document.querySelectorAll(`#${id} svg.chart`).length);
-  said.push("rows " + rows().length);
-  document.querySelector('[data-toggle="l:uniform"]').click();
-  said.push("toggle " + (count() < all) + " rows " + rows().length);
-  document.querySelector('[data-toggle="l:uniform"]').click();
-  document.querySelector('[data-toggle="s:theory"]').click();
-  said.push("setting " + (count() < all));
-  document.querySelector('[data-toggle="s:theory"]').click();
-  said.push("back " + (count() === all));
-  for (const id of ["log", "bands"]) document.getElementById(id).click();
-  said.push("linear " + (count() >= all));  // curves of zeros are drawn here
-  for (const id of ["log", "bands"]) document.getElementById(id).click();
-  said.push("longest first " + (get("T").value === "90"));
-  const before = document.getElementById("charts").innerHTML, table = document.getElementById("summary").textContent;
-  change("T", "30");
-  said.push("selector " + (document.getElementById("charts").innerHTML !== before));
-  said.push("table follows " + (document.getElementById("summary").textContent !== table));
-  said.push("title " + document.getElementById("table-title").textContent.includes("T = 30"));
-  document.getElementById("all").click();
-  said.push("all rows " + rows().length);
-  const cells = () => rows().map((row) => parseFloat(row.querySelector('[data-name="strong regret"] b').textContent));
-  const head = () => document.querySelector('[data-column="strong regret"]');
-  head().click();
-  said.push("sorted " + cells().every((v, i, a) => i === 0 || a[i - 1] <= v));
-  head().dispatchEvent(new KeyboardEvent("keydown", { key: "Enter" }));
-  said.push("reversed by key " + cells().every((v, i, a) => i === 0 || a[i - 1] >= v));
-  const chart = document.querySelector("#charts svg.chart"), tip = chart.parentNode.querySelector(".tip");
-  const box = chart.getBoundingClientRect();
-  const middle = { clientX: box.left + box.width / 2, clientY: box.top + box.height / 2 };
-  chart.dispatchEvent(new PointerEvent("pointermove", middle));
-  said.push("hover " + (!tip.hidden && tip.textContent.includes("uniform")));
-  chart.dispatchEvent(new PointerEvent("pointerleave"));
-  said.push("left " + tip.hidden);
-  const press = (key) => chart.dispatchEvent(new KeyboardEvent("keydown", { key }));
-  press("End");
-  const last = tip.textContent;
-  press("ArrowLeft");
-  said.push("keys " + (!tip.hidden && last.includes("episode 30") && tip.textContent !== last));
-  said.push("reachable " + (chart.tabIndex === 0));
-  press("Escape");
-  said.push("escape " + tip.hidden);
-  said.push("fits " + (document.documentElement.scrollWidth <= window.innerWidth));
-} catch (error) { problems.push(String(error)); }
-document.title = "SAID " + said.join("; ") + " PROBLEMS " + problems.join("; ") + " WIDE " + window.innerWidth + " END";
-</script>
-"""
-
-
-@pytest.fixture(scope="module")
-def report(tmp_path_factory):
-    """Two T, two learners, two settings, two constraints."""
-    place = tmp_path_factory.mktemp("report")
-    flags = ["--learner", "podb", "uniform", "--setting", "tuned", "theory", "--episodes", "30", "90", "--seeds", "4"]
-    assert (
-        cli.main(["run", *flags, "--env", "random:layers=2,states=2,actions=2,constraints=2", "--out", str(place)]) == 0
-    )
-    assert cli.main(["report", str(place)]) == 0
-    return place
+from cpdpo_jax.common import palette
+from cpdpo_jax.results.statistics import METRICS, bootstrap_mean
+from cpdpo_jax.sweeps import report_data
+from cpdpo_jax.sweeps.load import Table
 
 
 def test_figures_in_both_formats(report):
@@ -91,12 +29,76 @@ def test_figures_in_both_formats(report):
     assert all((report / "figures" / name).stat().st_size > 5000 for name in names)
 
 
-def test_the_page_loads_nothing_from_elsewhere(report):
+def test_the_page_is_one_file_with_all_it_needs(report):
     page = (report / "report.html").read_text()
-    assert not re.findall(r"""(?:src|href)\s*=\s*["'](?!data:)[^"']*["']""", page)
+    outside, library = page.split("<script>\n", 1)[0], (report_page() / "vendor" / "echarts.common.min.js").read_text()
+    assert not re.findall(r"""(?:src|href)\s*=\s*["'](?!data:)[^"']*["']""", outside)
+    assert library in page
     assert "@import" not in page
+    assert len(page) < 1_500_000
     for part in ("Slater margin rho", "cpdpo run", "learners = ", "jaxlib"):
-        assert part in page
+        assert part in page or part in unpacked(page)
+
+
+def test_the_library_is_the_one_whose_version_and_licence_are_recorded():
+    vendor = report_page() / "vendor"
+    checksum = hashlib.sha256((vendor / "echarts.common.min.js").read_bytes()).hexdigest()
+    assert checksum in (vendor / "README.md").read_text()
+    assert 'version="6.1.0"' in (vendor / "echarts.common.min.js").read_text()
+    assert "Apache License" in (vendor / "LICENSE-echarts").read_text()
+
+
+def test_each_learner_has_one_look_whatever_else_is_shown(report):
+    data = json.loads(unpacked((report / "report.html").read_text()))
+    for learner in data["learners"]:
+        assert (learner["colour"], learner["mark"], learner["dash"]) == palette.learner_style(learner["name"])
+
+
+def test_curves_of_the_page_are_those_of_the_run(report):
+    """Mean, band and pooled mean against xarray, at the last checkpoint."""
+    data = json.loads(unpacked((report / "report.html").read_text()))
+    table = cp.load_run(report)[-1]
+    (view,) = [entry for entry in data["views"] if entry["T"] == 90]
+    for line in view["lines"]:
+        at = {"learner": data["learners"][line["learner"]]["name"], "hparams": data["hparams"][line["hparams"]]}
+        for m, name in enumerate(METRICS):
+            ends = table.result.metric(name).sel(at).isel(episode=-1, instance=0).values
+            assert line["mean"][m][-1] == pytest.approx(ends.mean(), rel=1e-4, abs=1e-6)
+            low, high = bootstrap_mean(ends)
+            span = [line["mean"][m][-1] + line["interval"][side][m][-1] for side in (0, 1)]
+            assert span == pytest.approx([low, high], rel=1e-2, abs=1e-2)
+
+
+def test_pooled_curves_average_instances():
+    values = np.arange(2 * 3 * 1 * 4 * 5 * 2, dtype=float).reshape(2, 3, 1, 4, 5, 2)  # [l, i, s, seed, episode, c]
+    dims = ("learner", "instance", "hparams", "seed", "episode", "constraint")
+    flat = (dims[:-1], values[..., 0] ** 1.5)
+    data = xr.Dataset(
+        {**dict.fromkeys(("strong_regret", "weak_regret"), flat),
+         **dict.fromkeys(("strong_violation", "weak_violation", "multiplier_mean"), (dims, values)),
+         "optimal_multipliers": (("constraint", "instance"), np.ones((2, 3)))},
+        coords={"learner": ["a", "b"], "instance": [4, 7, 9], "hparams": ["tuned"], "episode": [1, 2, 4, 8, 16]},
+        attrs={"descriptions": json.dumps({"4": "", "7": "", "9": ""})},
+    )  # fmt: skip
+    views = list(report_data._views(Table("e", 16, cp.Result(data)), {"learner": ["a", "b"], "hparams": ["tuned"]}))
+    assert [view["instance"] for view in views] == [4, 7, 9, None]
+    for line in (0, 1):
+        each = [view["lines"][line]["mean"][0] for view in views]
+        np.testing.assert_allclose(np.mean(each[:3], axis=0), each[3], rtol=1e-4)
+    half = views[3]["lines"][0]["interval"][1][0][-1]
+    ends = [view["lines"][0]["mean"][0][-1] for view in views[:3]]
+    assert half == pytest.approx(4.302653 * np.std(ends, ddof=1) / 3**0.5, rel=5e-3)  # Student's t, 2 degrees
+
+
+def report_page():
+    return Path(report_data.__file__).parent / "report_page"
+
+
+def unpacked(page):
+    """The compressed numbers, as JSON."""
+    data = re.search(r'id="data">([^<]*)<', page)
+    assert data
+    return gzip.decompress(base64.b64decode(data[1])).decode()
 
 
 def test_without_figures_only_the_page_is_written(report, tmp_path):
@@ -106,8 +108,6 @@ def test_without_figures_only_the_page_is_written(report, tmp_path):
 
 def test_a_cmdp_of_ones_own_keeps_its_name_and_its_units(tmp_path, monkeypatch, capsys):
     """From a file in dollars, with a utility, to a table in dollars; neither path nor hash is anywhere to be read."""
-    import numpy as np
-    import pandas as pd
 
     monkeypatch.chdir(tmp_path)
     shop = cp.from_episodic(
@@ -133,22 +133,3 @@ def test_a_cmdp_of_ones_own_keeps_its_name_and_its_units(tmp_path, monkeypatch, 
     names = [table.environment for table in cp.load_run("both")]
     assert len(set(names)) == 2
     assert all(re.fullmatch(r"shop \([0-9a-f]{6}\)", name) for name in names)
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium (Debian: apt-get install chromium)")
-@pytest.mark.parametrize("width", [1400, 420])
-def test_the_page_works_in_a_browser_without_a_network(report, tmp_path, width):
-    page = tmp_path / "clicked.html"
-    page.write_text((report / "report.html").read_text().replace("</body>", CLICKS + "</body>"))
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
-    flags += ["--disable-background-networking", "--disable-component-update", "--host-resolver-rules=MAP * ~NOTFOUND"]
-    flags += [f"--window-size={width},900"]
-    flags += [f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr", "--dump-dom", page.as_uri()]
-    done = subprocess.run([str(CHROMIUM), *flags], capture_output=True, text=True, timeout=120)
-    said, problems, wide = re.search(r"SAID (.*) PROBLEMS (.*) WIDE (\d+) END", done.stdout).groups()  # pyright: ignore[reportOptionalMemberAccess]
-    assert problems == ""
-    assert "false" not in said
-    assert said.startswith("charts 8; growth 2; rows 4; toggle true rows 2; ")
-    assert "all rows 8" in said
-    assert int(wide) <= max(width, 500)  # some browsers have no narrower window
-    assert "CONSOLE" not in done.stderr

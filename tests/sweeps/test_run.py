@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -12,8 +15,8 @@ import pytest
 import cpdpo_jax as cp
 from cpdpo_jax import cli
 from cpdpo_jax.simulation import blocks
-
-pytestmark = pytest.mark.usefixtures("fast_compile")
+from cpdpo_jax.sweeps import integrity
+from cpdpo_jax.sweeps.store import Store
 
 ENVIRONMENT = {"name": "random", "layers": 2, "states": 2, "actions": 2, "constraints": 1}
 TABLE = {"learners": ["uniform"], "environments": [ENVIRONMENT], "episodes": [40, 60], "seeds": 3}
@@ -29,7 +32,7 @@ def test_a_table_gives_results_that_are_read_again(tmp_path):
     same = cp.simulate("uniform", cp.envs.make("random", **sizes), episodes=60, seeds=3, progress=False)
     np.testing.assert_array_equal(tables[1].result.data.strong_regret, same.data.strong_regret)
     again = cp.load_run(tmp_path / "a")
-    assert [one.result.data.identical(other.result.data) for one, other in zip(tables, again, strict=True)] == [
+    assert [first.result.data.identical(second.result.data) for first, second in zip(tables, again, strict=True)] == [
         True
     ] * 2
 
@@ -62,16 +65,79 @@ def test_ctrl_c_raises_and_the_same_call_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(blocks, "advance", interrupted)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background a process ignores it
     try:
-        with pytest.raises(KeyboardInterrupt, match="the same call goes on"):
+        with pytest.raises(KeyboardInterrupt, match="the same call resumes"):
             cp.run(TABLE, out=tmp_path / "a", progress=False)
     finally:
         signal.signal(signal.SIGINT, before)
     assert list((tmp_path / "a" / "checkpoints").iterdir())
     monkeypatch.undo()
     again = cp.run(TABLE, out=tmp_path / "a", progress=False)
-    for one, other in zip(whole, again, strict=True):
-        for name in one.result.data.data_vars:
-            np.testing.assert_array_equal(one.result.data[name].values, other.result.data[name].values, str(name))
+    for first, second in zip(whole, again, strict=True):
+        for name in first.result.data.data_vars:
+            np.testing.assert_array_equal(first.result.data[name].values, second.result.data[name].values, str(name))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_while_environments_are_built_ends_after_the_current_one(tmp_path, number):
+    built = []
+
+    def interrupted(layers: int):
+        built.append(layers)
+        if layers == 3:
+            os.kill(os.getpid(), number)
+        return cp.envs.make("random", layers=layers, states=2, actions=2, constraints=1)
+
+    cp.envs.register(interrupted)
+    before = signal.signal(number, signal.default_int_handler)
+    try:
+        grid = {"name": "interrupted", "grid": {"layers": [2, 3, 4, 5]}}
+        with pytest.raises(KeyboardInterrupt):
+            cp.run(TABLE | {"environments": [grid]}, out=tmp_path / "a", progress=False)
+    finally:
+        signal.signal(number, before)
+        cp.envs.unregister("interrupted")
+    assert built == [2, 3]
+    assert not (tmp_path / "a").exists()
+
+
+TWICE = """
+import os, signal, sys, threading, time
+import cpdpo_jax as cp
+from cpdpo_jax import cli
+from cpdpo_jax.simulation import blocks
+from cpdpo_jax.sweeps import integrity
+from cpdpo_jax.sweeps.store import Store
+signal.signal(signal.SIGINT, signal.default_int_handler)
+advance, calls = blocks.advance, []
+
+def interrupted(*arguments):
+    calls.append(None)
+    if len(calls) == 30:  # in the second block, in a call that does not end
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.2)
+        time.sleep(60)
+    return advance(*arguments)
+
+blocks.advance, blocks.CALL_SECONDS = interrupted, 0.0
+sys.argv[0] = "cpdpo"
+sys.exit(cli.main())
+"""
+
+
+def test_a_second_ctrl_c_ends_the_command_at_once_and_loses_no_stored_block(tmp_path):
+    """With exit code 130, no trace, and nothing damaged."""
+    environment = "random:layers=2,states=2,actions=2,constraints=1,instances=2"
+    flags = ["--learner", "uniform", "--env", environment, "--seeds", "3", "--out", str(tmp_path / "a")]
+    command = [sys.executable, "-c", TWICE, "run", "--episodes", "40", *flags, "--checkpoint-every", "0.000001"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=os.environ | {"NPROC": "1"})
+    assert done.returncode == 130, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "ignored" not in done.stderr
+    store = Store(tmp_path / "a")
+    stored = sum(map(store.is_done, store.blocks)) + len(list(store.path.glob("checkpoints/*.npz")))
+    assert stored
+    assert integrity.verify_run(store) == []
 
 
 def test_directories_are_put_together(tmp_path):
@@ -88,7 +154,7 @@ def test_what_is_refused(tmp_path):
         cp.run(tmp_path / "no.toml", out=tmp_path / "a")
     with pytest.raises(ValueError, match="config is a list; give a table"):
         cp.run([TABLE], out=tmp_path / "a")  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="the configuration has the key 'seed', which is not known"):
+    with pytest.raises(ValueError, match="the configuration has the unknown key 'seed'"):
         cp.run(TABLE | {"seed": 3}, out=tmp_path / "a")
     with pytest.raises(ValueError, match="every = 0 is not a positive number"):
         cp.run(TABLE, out=tmp_path / "a", every=0)
@@ -96,5 +162,24 @@ def test_what_is_refused(tmp_path):
     cp.run(TABLE, out=tmp_path / "a", progress=False)
     for path in (tmp_path / "a" / "blocks").iterdir():
         path.unlink()
-    with pytest.raises(ValueError, match="no finished block yet; go on with: cpdpo resume"):
+    with pytest.raises(ValueError, match="no finished block yet; resume with: cpdpo resume"):
         cp.load_run(tmp_path / "a")
+
+
+def test_a_watched_sweep_may_hold_learners_without_an_analysis_and_of_different_analyses(tmp_path):
+    table = {"learners": ["uniform", "cpdpo", "cpd_oppo"], "environments": ["hard"], "episodes": 40, "seeds": 2,
+             "monitor": True}  # fmt: skip
+    ((_, _, result),) = cp.run(table, out=tmp_path, progress=False)
+    failures = result.data.failures.isel(episode=-1, instance=0, hparams=0)
+    own = {
+        str(learner): set(failures.sel(learner=learner).dropna("event").event.values)
+        for learner in failures.learner.values
+    }
+    direct = cp.simulate(["uniform", "cpdpo", "cpd_oppo"], "hard", episodes=40, seeds=2, monitor=True, progress=False)
+    expected = direct.data.failures.isel(episode=-1, instance=0, hparams=0)
+    assert own == {
+        str(learner): set(expected.sel(learner=learner).dropna("event").event.values)
+        for learner in expected.learner.values
+    }
+    assert own["uniform"] == set()
+    assert len(own["cpd_oppo"]) > 2 < len(own["cpdpo"])

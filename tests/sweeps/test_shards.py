@@ -17,7 +17,7 @@ from cpdpo_jax import cli
 from cpdpo_jax.common import files
 from cpdpo_jax.sweeps import locks, shards
 from cpdpo_jax.sweeps.load import load_runs, rows
-from cpdpo_jax.sweeps.run import asked
+from cpdpo_jax.sweeps.run import build_config
 from cpdpo_jax.sweeps.shards import Shard
 from cpdpo_jax.sweeps.specification import expand
 from cpdpo_jax.sweeps.store import Store
@@ -26,6 +26,8 @@ from tests.sweeps.test_store import contents
 ENVIRONMENT = "random:layers=2,states=2,actions=2,constraints=1,instances=4"
 TABLE = {"learners": ["uniform"], "environments": [ENVIRONMENT], "episodes": 60, "seeds": 40}
 
+pytestmark = pytest.mark.optimised
+
 
 def flags(out: Path, shard: str, episodes: int = 60) -> list[str]:
     of = ["--learner", "uniform", "--env", ENVIRONMENT, "--episodes", str(episodes), "--seeds", "40"]
@@ -33,12 +35,12 @@ def flags(out: Path, shard: str, episodes: int = 60) -> list[str]:
 
 
 def test_shards_part_the_blocks():
-    blocks = expand(asked(TABLE))
-    parts = [Shard(i, 3).of(blocks) for i in range(3)]
+    blocks = expand(build_config(TABLE))
+    parts = [Shard(i, 3).select(blocks) for i in range(3)]
     assert sorted(key for part in parts for key in part) == sorted(blocks)
     assert [len(part) for part in parts] == [3, 3, 2]
-    assert Shard(7, 20).of(blocks)
-    assert Shard(8, 20).of(blocks) == {}
+    assert Shard(7, 20).select(blocks)
+    assert Shard(8, 20).select(blocks) == {}
 
 
 @pytest.mark.parametrize("text", ["3/3", "-1/3", "1", "1/0", "a/b", "1/3/4"])
@@ -58,12 +60,12 @@ def test_three_at_once_one_killed_and_run_again(tmp_path, capsys):
     quick = ["--checkpoint-every", "0.1"]
     at_once = [subprocess.Popen([*command, *flags(out, f"{i}/3", episodes), *quick], stdout=subprocess.DEVNULL)
                for i in range(3)]  # fmt: skip
-    mine = Shard(1, 3).of(expand(asked(TABLE | {"episodes": episodes})))
+    mine = Shard(1, 3).select(expand(build_config(TABLE | {"episodes": episodes})))
     deadline = time.monotonic() + 300
     while not any(Store(out).checkpoint_path(key).exists() for key in mine) and time.monotonic() < deadline:
         time.sleep(0.02)
     at_once[1].kill()
-    assert [process.wait() for process in at_once] == [0, -9, 0]
+    assert [process.wait(timeout=300) for process in at_once] == [0, -9, 0]
     whole = tmp_path / "whole"
     assert cli.main([*flags(whole, "0/1", episodes), "--json"]) == 0
     expected = json.loads(capsys.readouterr().out)["rows"]
@@ -89,29 +91,29 @@ def test_shards_in_directories_of_their_own(tmp_path, capsys):
     assert cli.main(["status", both[0], "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["finished"] == 4
     assert cli.main(["status", *both, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["state"], told["blocks"], told["finished"]) == ("finished", 8, 8)
+    status = json.loads(capsys.readouterr().out)
+    assert (status["state"], status["blocks"], status["finished"]) == ("finished", 8, 8)
     cp.run(TABLE, out=tmp_path / "whole", progress=False)
-    stores = [Store(one) for one in both]
+    stores = [Store(path) for path in both]
     assert rows(load_runs(stores)) == rows(load_runs([Store(tmp_path / "whole")]))
 
 
 def test_who_may_run_beside_whom(tmp_path):
     store = Store(tmp_path)
-    with store.locked(Shard(0, 3)), store.locked(Shard(2, 3)):
+    with store.lock(Shard(0, 3)), store.lock(Shard(2, 3)):
         assert (store.holder() or "").count(f"process {os.getpid()}") == 2
-        with pytest.raises(ValueError, match=r"being run by shard 0/3: process \d+ on"), store.locked(Shard(0, 3)):
+        with pytest.raises(ValueError, match=r"being run by shard 0/3: process \d+ on"), store.lock(Shard(0, 3)):
             pass
-        with pytest.raises(ValueError, match=r"being run by shard [02]/3: process"), store.locked():
+        with pytest.raises(ValueError, match=r"being run by shard [02]/3: process"), store.lock():
             pass
-        with pytest.raises(ValueError, match=r"being run by shard 0/3"), store.locked(Shard(1, 2)):
+        with pytest.raises(ValueError, match=r"being run by shard 0/3"), store.lock(Shard(1, 2)):
             pass  # another cut: it would run the same blocks
-        with store.locked(Shard(1, 3)):
+        with store.lock(Shard(1, 3)):
             pass
     assert store.holder() is None
-    with store.locked(), pytest.raises(ValueError, match=r"being run by process \d+ on"), store.locked(Shard(0, 3)):
+    with store.lock(), pytest.raises(ValueError, match=r"being run by process \d+ on"), store.lock(Shard(0, 3)):
         pass
-    with store.locked(Shard(1, 2)):  # nobody is left
+    with store.lock(Shard(1, 2)):  # nobody is left
         pass
 
 

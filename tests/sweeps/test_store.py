@@ -21,7 +21,7 @@ from cpdpo_jax.common import files
 from cpdpo_jax.simulation.blocks import run_block
 from cpdpo_jax.simulation.lanes import LaneIndex
 from cpdpo_jax.simulation.plan import select_instance
-from cpdpo_jax.sweeps import fitting
+from cpdpo_jax.sweeps import compatibility
 from cpdpo_jax.sweeps.load import load_runs
 from cpdpo_jax.sweeps.store import Store
 from tests.support import planned
@@ -86,8 +86,8 @@ def test_only_new_blocks_run_and_other_configurations_are_refused(tmp_path, caps
 
 def test_another_version_is_refused_unless_wanted(tmp_path, capsys, monkeypatch):
     assert run(tmp_path / "a") == 0
-    other = fitting.versions() | {"jax": "0.0.1"}
-    monkeypatch.setattr(fitting, "versions", lambda: other)
+    other = compatibility.versions() | {"jax": "0.0.1"}
+    monkeypatch.setattr(compatibility, "versions", lambda: other)
     assert cli.main(["resume", str(tmp_path / "a")]) == 2
     assert "now" in (err := capsys.readouterr().err)
     assert "0.0.1" in err
@@ -97,7 +97,7 @@ def test_another_version_is_refused_unless_wanted(tmp_path, capsys, monkeypatch)
 def test_two_processes_do_not_share_a_directory(tmp_path, capsys):
     assert run(tmp_path / "a") == 0
     capsys.readouterr()
-    with Store(tmp_path / "a").locked():
+    with Store(tmp_path / "a").lock():
         assert cli.main(["resume", str(tmp_path / "a")]) == 2
         assert f"is being run by process {os.getpid()}" in capsys.readouterr().err
         assert cli.main(["status", str(tmp_path / "a"), "--json"]) == 0
@@ -106,7 +106,7 @@ def test_two_processes_do_not_share_a_directory(tmp_path, capsys):
 
 def test_a_deleted_lock_file_lets_no_one_in(tmp_path, capsys):
     assert run(tmp_path / "a") == 0
-    with Store(tmp_path / "a").locked():
+    with Store(tmp_path / "a").lock():
         (tmp_path / "a" / "lock").unlink()
         capsys.readouterr()
         assert cli.main(["resume", str(tmp_path / "a")]) == 2
@@ -152,27 +152,30 @@ def test_a_block_goes_on_from_any_snapshot_bit_for_bit(options, monkeypatch):
     work = select_instance(planned("cpdpo", cmdp, episodes=1300, seeds=32, **options).learners[0], 1, 0)
     lane = LaneIndex(np.zeros(32, int), np.zeros(32, int), np.arange(32), np.ones(32, bool))
     snapshots = []
-    whole = run_block(work, lane, keep=lambda one: snapshots.append(_copy(one)), every=0)
+    whole = run_block(work, lane, save=lambda snapshot: snapshots.append(_copy(snapshot)), every=0)
     assert len(snapshots) > 20
     for snapshot in snapshots[:: len(snapshots) // 6] + snapshots[-1:]:
         again = run_block(work, lane, start=_copy(snapshot))
-        for name, one in whole._asdict().items():
-            assert one.tobytes() == getattr(again, name).tobytes(), (name, snapshot.episode)
+        for name, leaf in whole._asdict().items():
+            assert leaf.tobytes() == getattr(again, name).tobytes(), (name, snapshot.episode)
 
 
-def _copy(one):
-    curves = type(one.curves)(*(np.array(x) for x in one.curves))
-    return one._replace(curves=curves, state=[np.array(leaf) for leaf in one.state])
+def _copy(snapshot):
+    curves = type(snapshot.curves)(*(np.array(x) for x in snapshot.curves))
+    return snapshot._replace(curves=curves, state=[np.array(leaf) for leaf in snapshot.state])
 
 
+@pytest.mark.optimised
 @pytest.mark.slow
 def test_kill_9_and_resume_give_the_same_bytes(tmp_path):
-    """Killed at four moments of a run of a few seconds, once asked to end (SIGTERM), then resumed to the end."""
+    """Killed at four moments of a run of a few seconds, once by SIGTERM, then resumed to the end."""
     arguments = ["--learner", "uniform", "--env", SMALL, "--episodes", "400000", "--seeds", "40"]
     flags = ["--checkpoint-every", "0.1"]
     command = [sys.executable, "-m", "cpdpo_jax.cli"]
     whole, out = tmp_path / "whole", tmp_path / "killed"
-    subprocess.run([*command, "run", *arguments, "--out", str(whole), *flags], check=True, capture_output=True)
+    subprocess.run(
+        [*command, "run", *arguments, "--out", str(whole), *flags], check=True, capture_output=True, timeout=600
+    )
     signals = [signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGKILL, signal.SIGKILL]
     codes = []
     for i, number in enumerate(signals):
@@ -184,11 +187,11 @@ def test_kill_9_and_resume_give_the_same_bytes(tmp_path):
             time.sleep(0.01)  # until it has stored something new
         time.sleep(0.03 * i)
         process.send_signal(number)
-        codes.append(process.wait())
+        codes.append(process.wait(timeout=60))
         contents(out)  # every finished file can be read
     assert -signal.SIGKILL in codes  # else it was never killed at work
     assert codes[2] in (130, 0)
-    subprocess.run([*command, "resume", str(out), *flags], check=True, capture_output=True)
+    subprocess.run([*command, "resume", str(out), *flags], check=True, capture_output=True, timeout=600)
     assert contents(out) == contents(whole)
     assert not list(out.rglob(f"*{files.SUFFIX}"))
     assert not list(out.rglob("*.npz"))

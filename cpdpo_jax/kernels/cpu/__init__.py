@@ -1,1 +1,0 @@
-"""What exists only for speed on a CPU; see README.md beside this file."""

@@ -1,0 +1,1 @@
+"""Runs blocks on dask workers."""

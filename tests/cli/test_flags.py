@@ -1,0 +1,61 @@
+"""What is given by flags reaches the run under the right name."""
+
+from __future__ import annotations
+
+import pytest
+
+from cpdpo_jax.cli import arguments, commands, entry, flags
+from cpdpo_jax.sweeps import run
+
+
+def test_hyperparameters_without_a_preset_are_those_of_tuned():
+    given = flags.table(arguments.Run(hparams=("rate=x2,3",)))
+    assert given["hparams"] == [{"preset": "tuned", "rate": ["x2", 3]}]
+    given = flags.table(arguments.Run(hparams=("theory", "rate=x2", "tuned")))
+    assert [entry["preset"] for entry in given["hparams"]] == ["theory", "tuned"]
+    assert flags.table(arguments.Run(hparams=("theory",)))["hparams"] == ["theory"]
+
+
+@pytest.mark.parametrize(
+    ("former", "present"),
+    [
+        (["--setting", "theory", "--set", "rate=x2,3", "bonus=1"], ["--hparams", "theory", "rate=x2,3", "bonus=1"]),
+        (["--set=rate=2", "--learner", "a", "b"], ["--learner", "a", "b", "--hparams", "rate=2"]),
+        (["--hparams", "theory", "--set", "rate=2", "--json"], ["--json", "--hparams", "theory", "rate=2"]),
+    ],
+)
+def test_former_flags_work_and_say_so(former, present, capsys):
+    assert entry._with_new_names(["run", *former]) == ["run", *present]
+    assert "--set is deprecated and will be removed; use --hparams NAME=VALUE." in capsys.readouterr().err
+    assert entry._with_new_names(["run", *present]) == ["run", *present]
+    assert not capsys.readouterr().err
+
+
+class Reached(Exception):
+    """The run would begin now."""
+
+
+@pytest.mark.parametrize("text", ["0.05,0.1", "[0.05, 0.1]"])
+def test_a_list_of_rho_by_flag(text):
+    options = arguments.OptionFlags(rho=text, delta="0.1", safety="{x = 1}", checkpoints="[5, 9]")
+    given = flags.table(arguments.Run(simulation=options))
+    assert given == {"rho": [0.05, 0.1], "delta": 0.1, "safety": {"x": 1}, "checkpoints": [5, 9]}
+
+
+def test_every_flag_of_a_run_reaches_it(tmp_path, monkeypatch):
+    seen = {}
+
+    def execute(config, out, **options):
+        seen.update(options, config=config, out=out)
+        raise Reached
+
+    monkeypatch.setattr(run, "execute", execute)
+    engine = arguments.EngineFlags(on="local:3", no_shared=True)
+    args = arguments.Run(
+        learner=("uniform",), env=("factored",), episodes=("10",), seeds="2", out=str(tmp_path / "a"), any_version=True,
+        checkpoint_every=0.25, shard="1/3", no_lock=True, engine=engine,
+    )  # fmt: skip
+    with pytest.raises(Reached):
+        commands.run(args)
+    assert (seen["every"], seen["any_version"], seen["lock"], str(seen["shard"])) == (0.25, True, False, "1/3")
+    assert (seen["engine_spec"].on, seen["engine_spec"].shared, seen["out"]) == ("local:3", False, tmp_path / "a")
