@@ -1,15 +1,18 @@
-"""What the documentation takes from the project itself when it is built, so that the two cannot differ.
+"""Parts of the documentation that are generated from the project, so that the two cannot differ.
 
-- `<!-- learners -->`, `<!-- environments -->`, `<!-- options -->` in a page become lists made of the registries;
-- every `experiments/NAME/README.md` is a page, with its figures;
-- formulas become MathML, which browsers show without a script from elsewhere;
-- a page that would load anything from elsewhere ends the build.
+- `<!-- learners -->`, `<!-- environments -->` and `<!-- options -->` in a page become lists from the registries;
+- `<!-- public: kernels -->` becomes the reference of every name in `cpdpo_jax.kernels.__all__`;
+- every `experiments/NAME/README.md` becomes a page, with its figures;
+- formulas become MathML, which browsers show without a script;
+- a page that would load anything from another site stops the build.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import html
+import importlib
+import inspect
 import io
 import re
 import textwrap
@@ -24,7 +27,7 @@ LABEL = re.compile(r"(What it does|Cost per episode|Guarantee|When to use it|Dev
 
 
 def on_config(config):
-    """A page for each experiment."""
+    """Add a page for each experiment to the navigation."""
     for entry in config.nav:
         if "Experiments" in entry:
             for page in sorted(ROOT.glob("experiments/*/README.md")):
@@ -33,7 +36,7 @@ def on_config(config):
 
 
 def on_files(files: Files, *, config) -> Files:
-    """The experiments' pages and figures, the environments' pictures, the style, the script that searches on a disk."""
+    """Add pages and figures of experiments, pictures of environments, the style, and the script for searching offline."""
     for name in ("iframe-worker.js", "site.css"):
         text = (ROOT / "docs" / "site" / name).read_text(encoding="utf-8")
         files.append(File.generated(config, f"assets/{name}", content=text))
@@ -54,7 +57,7 @@ def on_files(files: Files, *, config) -> Files:
 
 
 def pictures():
-    """The environments that are small enough for one: a graph of layers, or the grid."""
+    """Names and PNG pictures of all environments that are small enough: a graph of layers, or the grid."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -76,7 +79,7 @@ def pictures():
 
 
 def on_page_markdown(markdown: str, *, page, config, files: Files) -> str:
-    """The lists; a link to an experiment's README leads to its page."""
+    """Insert the generated lists; a link to an experiment's README leads to its page."""
     markdown = re.sub(r"\]\(\.\./experiments/(\w+)/README\.md\)", r"](experiments/\1.md)", markdown)
     for mark, make in (("learners", learners), ("environments", environments), ("options", options)):
         if f"<!-- {mark} -->" in markdown:
@@ -87,14 +90,42 @@ def on_page_markdown(markdown: str, *, page, config, files: Files) -> str:
             text = path.read_text(encoding="utf-8")
             title = text.partition("\n")[0].lstrip("# ")
             question = re.search(r"\*\*Question\.?\*\*\s*(.+?)(?:\n\n|$)", text, re.DOTALL)
-            asked = " ".join(question[1].split()) if question else ""
-            lines.append(f"- [{path.parent.name}](experiments/{path.parent.name}.md): **{title}** {asked}")
+            sentence = " ".join(question[1].split()) if question else ""
+            lines.append(f"- [{path.parent.name}](experiments/{path.parent.name}.md): **{title}** {sentence}")
         markdown = markdown.replace("<!-- experiments -->", "\n".join(lines))
-    return markdown
+    return re.sub(r"<!-- public: (\w+) -->", lambda match: public(match[1]), markdown)
+
+
+def public(package: str) -> str:
+    """mkdocstrings' directive for each name in `__all__` of a subpackage, grouped by module."""
+    module = importlib.import_module(f"cpdpo_jax.{package}")
+    modules: dict[str, list[str]] = {}
+    elsewhere = []
+    for name in module.__all__:
+        thing = getattr(module, name)
+        home = inspect.unwrap(thing).__module__ if callable(thing) else home_of_constant(module, name)
+        if home.startswith(module.__name__):
+            modules.setdefault(home, []).append(name)
+        else:
+            elsewhere.append(f"`{name}`")
+    parts = [f"{', '.join(elsewhere)} are also in [`cp.kernels`](api_kernels.md)."] if elsewhere else []
+    for module, names in sorted(modules.items()):
+        summary = (importlib.import_module(module).__doc__ or "").partition("\n\n")[0]
+        parts.append(f"## {module.rpartition('.')[2]}\n\n{summary}")
+        parts += [f"::: {module}.{name}" for name in names]
+    return "\n\n".join(parts)
+
+
+def home_of_constant(package, name: str) -> str:
+    """The module of a package that assigns a public constant."""
+    for module in (package, *(thing for thing in vars(package).values() if inspect.ismodule(thing))):
+        if re.search(rf"^{name}\b.* = ", inspect.getsource(module), re.MULTILINE):
+            return module.__name__
+    raise PluginError(f"no module of {package.__name__} assigns {name}")
 
 
 def prose(text: str) -> str:
-    """A docstring as HTML: paragraphs, and formulas (its indented lines) as they are."""
+    """A docstring as HTML: paragraphs, and indented lines as preformatted formulas."""
     parts: list[list[str]] = []
     formula = False
     for line in text.splitlines():
@@ -115,21 +146,21 @@ def prose(text: str) -> str:
 
 
 def learners(files: Files) -> str:
-    """Every learner: what its module says of it, and its hyperparameters."""
-    from cpdpo_jax import learners as room
+    """Every learner: the docstring of its module, and its hyperparameters."""
+    from cpdpo_jax import learners as module
     from cpdpo_jax.cli import listing
 
     parts = []
-    for name in room.names():
-        learner = room.get(name)
+    for name in module.names():
+        learner = module.get(name)
         parts.append(f"## {name}\n\n{prose(listing.about(learner))}")
         if learner.extra_knowledge:
-            parts.append(f"It is handed {learner.extra_knowledge}.\n")
-        found = listing.hyperparameters(learner)
-        if found:
+            parts.append(f"It requires {learner.extra_knowledge}.\n")
+        hyperparameters = listing.hyperparameters(learner)
+        if hyperparameters:
             rows = [
-                f"| `{one['name']}` | {one['means'].replace('|', chr(92) + '|')} | {one['tuned']:.4g} | {one['theory']:.4g} |"
-                for one in found
+                f"| `{row['name']}` | {row['means'].replace('|', chr(92) + '|')} | {row['tuned']:.4g} | {row['theory']:.4g} |"
+                for row in hyperparameters
             ]
             parts.append(
                 "\n".join(["| hyperparameter | meaning | tuned | theory |", "|---|---|---|---|", *rows]) + "\n"
@@ -138,13 +169,13 @@ def learners(files: Files) -> str:
 
 
 def environments(files: Files) -> str:
-    """Every environment: its docstring, its parameters, its picture where it has one."""
+    """Every environment: its docstring, its parameters, and its picture if it has one."""
     from cpdpo_jax import envs
 
     parts = []
     for name in envs.names():
-        said = envs.help(name).partition("\n\nParameters and defaults:")[0].removeprefix(f"{name}: ")
-        parts.append(f"## {name}\n\n{prose(said)}")
+        text = envs.help(name).partition("\n\nParameters and defaults:")[0].removeprefix(f"{name}: ")
+        parts.append(f"## {name}\n\n{prose(text)}")
         rows = [f"| `{key}` | `{value!r}` |" for key, value in envs.defaults(name).items()]
         parts.append("\n".join(["| parameter | default |", "|---|---|", *rows]) + "\n")
         picture = f"environments/{name}.png"
@@ -156,29 +187,29 @@ def environments(files: Files) -> str:
 
 
 def options(files: Files) -> str:
-    """The options of `simulate`, which are keys of a file and flags too."""
+    """The options of `simulate`, which are also keys of TOML files and flags."""
     from cpdpo_jax.simulation.options import Options
 
     rows = [
-        f"| `{one.name}` | `{one.default!r}` | {html.escape(one.metadata['means'])} |"
-        for one in dataclasses.fields(Options)
+        f"| `{field.name}` | `{field.default!r}` | {html.escape(field.metadata['means'])} |"
+        for field in dataclasses.fields(Options)
     ]
     return "\n".join(["| option | default | meaning |", "|---|---|---|", *rows])
 
 
 def on_page_content(content: str, *, page, config, files: Files) -> str:
-    """Formulas, as MathML."""
+    """Convert formulas to MathML."""
 
-    def convert(found: re.Match) -> str:
-        display = found[0].startswith("<div")
-        formula = html.unescape(found[1]).strip()[2:-2]
+    def convert(match: re.Match) -> str:
+        display = match[0].startswith("<div")
+        formula = html.unescape(match[1]).strip()[2:-2]
         return latex2mathml.converter.convert(formula, display="block" if display else "inline")
 
     return re.sub(r'<(?:span|div) class="arithmatex">(.*?)</(?:span|div)>', convert, content, flags=re.DOTALL)
 
 
 def on_post_page(output: str, *, page, config) -> str:
-    """Everything that a page loads lies beside it."""
+    """Check that the page loads nothing from another site."""
     loaded = re.findall(r"<(?:script|img|iframe)[^>]*\ssrc=[\"']?((?:https?:)?//[^\"'\s>]+)", output)
     loaded += re.findall(r"<link[^>]*\shref=[\"']?((?:https?:)?//[^\"'\s>]+)", output)
     if loaded:
