@@ -1,17 +1,17 @@
 """What the experiments share: sweeps that are run once and stored, tables with intervals, figures, the command line.
 
-An experiment is a package: `sweep` (what is run, as data), `analysis` (from stored results to tables and figures) and
-`__main__` (the command). Results are kept in runs/NAME/SCALE/CELL, a run directory of `cp.run` per cell: a run that was
-stopped or killed goes on from where it stood, and `cpdpo status` and `cpdpo report` understand each of them.
+An experiment is a package: `sweep` (what is run: its cells), `analysis` (from measured values to tables and figures)
+and `__main__` (an `Experiment`). Results are kept in runs/NAME/SCALE/CELL, a run directory of `cp.run`
+per cell: a run that was stopped or killed goes on from where it stood, and `cpdpo status` and `cpdpo report` understand
+each of them. What an analysis needs of a cell are a few numbers, which JSON can hold: `experiments.reproduce` keeps
+them in the repository, and makes tables and figures from them without a run.
 """
 
 from __future__ import annotations
 
-import argparse
 import io
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,17 +21,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import cpdpo_jax as cp
-from cpdpo_jax.common import files
-from cpdpo_jax.results.figures import COLOURS as PALETTE
-from cpdpo_jax.results.figures import DASHES
-from cpdpo_jax.results.figures import MARKERS as MARKS
+from cpdpo_jax.common import files, palette
+from cpdpo_jax.results import statistics
 from cpdpo_jax.results.tables import format_table
 from cpdpo_jax.sweeps import config
 from cpdpo_jax.sweeps.store import Store
 
-SCALES = ("tiny", "small", "paper")
-STEPS = """\
-Runs what is not stored yet, then writes table.txt, table.md and the figures beside the results and prints the table."""
 WIDE = 7.0  # inches: a figure over both columns of a page
 STYLE: dict[Any, Any] = {
     "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "xtick.labelsize": 7, "ytick.labelsize": 7,
@@ -46,7 +41,7 @@ class Cell(NamedTuple):
     name: str
     learner: str
     environment: dict[str, Any]  # a name and its parameters
-    options: dict[str, Any]  # `episodes`, `seeds`, `settings` and the options of `simulate`
+    options: dict[str, Any]  # `episodes`, `seeds`, `hparams` and the options of `simulate`
 
     @property
     def config(self) -> dict[str, Any]:
@@ -55,56 +50,79 @@ class Cell(NamedTuple):
 
 
 class Section(NamedTuple):
-    """A table with a title above it and a note below."""
+    """A table by its key, with a title above it and a note below."""
 
+    key: str
     title: str
     rows: list[list[str]]
     note: str = ""
 
 
+Values = dict[str, Any]  # of a cell: numbers and nested lists of them; "seconds" is what it took
+Data = dict[str, Values]  # by the cell's name
 Analysis = tuple[list[Section], dict[str, Figure]]
 
 
-def run(directory: Path, cells: list[Cell]) -> None:
+def run(directory: Path, cells: Sequence[Cell], on: str = "") -> None:
     """Run the cells that are not finished."""
     missing = [cell for cell in cells if not finished(directory, cell)]
     for i, cell in enumerate(missing, 1):
         episodes, seeds = cell.options["episodes"], cell.options["seeds"]
         say(f"{i} of {len(missing)}: {cell.name} ({episodes:,} episodes, {seeds} seeds)")
-        cp.run(cell.config, directory / cell.name)
+        cp.run(cell.config, directory / cell.name, on=on)
 
 
 def finished(directory: Path, cell: Cell) -> bool:
-    """Whether all of the cell has been run; an error if its directory holds the answer to another question."""
+    """Whether all of the cell has been run; ValueError if its directory holds a run of another configuration."""
     store = Store(directory / cell.name)
     if store.exists and store.config != config.build(cell.config, cell.name):
         raise ValueError(f"{store.path} holds a run of another configuration; delete it, or give another --out.")
     return store.finished
 
 
-def load(directory: Path, cells: list[Cell]) -> dict[str, cp.Result]:
+def load(directory: Path, cells: Sequence[Cell]) -> dict[str, cp.Result]:
     """All results by their cell's name."""
     missing = [cell.name for cell in cells if not finished(directory, cell)]
     if missing:
         raise ValueError(f"{directory} lacks {', '.join(missing)}; run the command without --analysis first.")
-    return load_finished(directory, cells)
+    return {cell.name: load_cell(directory, cell) for cell in cells}
 
 
-def load_finished(directory: Path, cells: list[Cell]) -> dict[str, cp.Result]:
-    """The results that are there, by their cell's name: for tables that can say what was not run."""
-    found = [cell for cell in cells if finished(directory, cell)]
-    if not found:
-        raise ValueError(f"{directory} has no finished run; run the command without --analysis first.")
-    results = {cell.name: cp.load_run(directory / cell.name)[0].result for cell in found}
-    for name, result in results.items():
-        if (result.data.first_non_finite > 0).any():
-            raise ValueError(f"{directory / name} has values that are not finite; its table would have no meaning.")
-    return results
+def load_cell(directory: Path, cell: Cell) -> cp.Result:
+    """The result of a finished cell; an error if it has values that are not finite."""
+    result = cp.load_run(directory / cell.name)[0].result
+    if (result.data.first_non_finite > 0).any():
+        raise ValueError(f"{directory / cell.name} has values that are not finite; its table would have no meaning.")
+    return result
 
 
-def look(i: int) -> dict[str, Any]:
-    """The i-th line: colour, dash and marker."""
-    return {"color": PALETTE[i % 10], "linestyle": DASHES[i % 7], "marker": MARKS[i % 10]}
+def ends(result: cp.Result, scale: str = "") -> Values:
+    """Strong regret and violation at T, [hparams][instance][seed], and what is known about the instances."""
+    data = result.data.isel(learner=0)
+    values: Values = {}
+    for metric in ("strong_regret", "strong_violation"):
+        finals = [statistics.final_values(result.data, metric, hparams=i) for i in range(data.sizes["hparams"])]
+        values[metric] = rounded(np.stack(finals))
+    values["optimum"], values["rho"] = rounded(data.optimum.values), rounded(data.slater_margin.values)
+    values["multiplier"] = rounded(data.optimal_multipliers.max("constraint").values)
+    values["sizes"] = [int(data.attrs[name]) for name in ("layers", "states", "actions")] + [data.sizes["constraint"]]
+    if "hyper_dual_cap" in data and "seed" not in data.hyper_dual_cap.dims:  # not of an estimated rho
+        values["cap"] = rounded(data.hyper_dual_cap.transpose("hparams", "instance").values)
+    return values
+
+
+def rounded(values: Any, digits: int = 6) -> Any:
+    """Numbers as nested lists; NaN is None."""
+    if isinstance(values, np.ndarray):
+        return [rounded(row, digits) for row in values] if values.ndim else rounded(values.item(), digits)
+    return float(f"{values:.{digits}g}") if np.isfinite(values) else None
+
+
+def line_style(learner: str, variant: int | None = None) -> dict[str, Any]:
+    """Matplotlib's keywords for a learner's line, as in all other figures; dashes show the variants of a learner."""
+    colour, mark, dash = palette.learner_style(learner)
+    dashes = palette.DASHES[(dash if variant is None else variant) % len(palette.DASHES)]
+    return {"color": colour, "linestyle": dashes, "marker": mark}
 
 
 def legend(figure: Figure, axis: Axes, columns: int = 4) -> None:
@@ -127,77 +145,36 @@ def save(directory: Path, sections: list[Section], figures: dict[str, Figure]) -
     text, marked = [], []
     for section in sections:
         text += [section.title, "", format_table(section.rows), *([section.note] if section.note else []), ""]
-        head, *body = ["| " + " | ".join(row) + " |" for row in section.rows]
-        rule = "|---" * len(section.rows[0]) + "|"
-        marked += [f"**{section.title}**", "", head, rule, *body, "", *([section.note, ""] if section.note else [])]
+        marked += [
+            f"**{section.title}**",
+            "",
+            markdown(section.rows),
+            "",
+            *([section.note, ""] if section.note else []),
+        ]
     files.write(directory / "table.txt", "\n".join(text))
     files.write(directory / "table.md", "\n".join(marked))
     for name, figure in figures.items():
-        for suffix, metadata in (("png", None), ("pdf", {"CreationDate": None})):  # no date: the same file again
-            buffer = io.BytesIO()
-            figure.savefig(buffer, format=suffix, dpi=200, metadata=metadata)
-            files.write(directory / f"{name}.{suffix}", buffer.getvalue())
+        write_figure(directory / f"{name}.png", figure)
+        write_figure(directory / f"{name}.pdf", figure)
     return "\n".join(text)
+
+
+def markdown(rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown, the first row with the names of columns."""
+    head, *body = rows
+    lines = ["| " + " | ".join(row) + " |" for row in (head, *body)]
+    return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
+
+
+def write_figure(path: Path, figure: Figure) -> None:
+    """In the format of the path's suffix, without a date: the same file again."""
+    buffer, suffix = io.BytesIO(), path.suffix[1:]
+    with mpl.rc_context(STYLE):
+        figure.savefig(buffer, format=suffix, dpi=200, metadata={"CreationDate": None} if suffix == "pdf" else None)
+    files.write(path, buffer.getvalue())
 
 
 def say(text: str) -> None:
     """Progress, apart from the table."""
     print(text, file=sys.stderr, flush=True)
-
-
-def command(
-    name: str,
-    about: str | None,
-    cells: Callable[[str], list[Cell]],
-    analyse: Callable[[Path, str], Analysis],
-    learners: Sequence[cp.learners.Learner] = (),
-) -> Callable[..., int]:
-    """The command of an experiment that consists of cells, as a function of its arguments; `learners` are its own."""
-
-    def run_scale(directory: Path, scale: str) -> None:
-        run(directory, cells(scale))
-
-    def of_arguments(arguments: Sequence[str] | None = None) -> int:
-        for learner in learners:
-            cp.learners.register(learner)
-        return main(name, f"{about}\n\n{STEPS}", run_scale, analyse, arguments)
-
-    return of_arguments
-
-
-def main(
-    name: str,
-    about: str | None,
-    run_scale: Callable[[Path, str], None],
-    analyse: Callable[[Path, str], Analysis],
-    arguments: Sequence[str] | None = None,
-) -> int:
-    """The command of an experiment: run what is not stored, then tables and figures; 130 if stopped."""
-    parser = argparse.ArgumentParser(
-        prog=f"python -m experiments.{name}", description=about, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--scale", choices=SCALES, default="small",
-        help="tiny: seconds, to see that all of it works; small: minutes; paper: see README.md (default: %(default)s)",
-    )  # fmt: skip
-    parser.add_argument("--analysis", action="store_true", help="only the tables and figures, from stored results")
-    parser.add_argument("--out", type=Path, help=f"where results are kept (default: runs/{name}/SCALE)")
-    chosen = parser.parse_args(arguments)
-    directory = chosen.out or Path("runs") / name / chosen.scale
-    started = time.perf_counter()
-    try:
-        if not chosen.analysis:
-            directory.mkdir(parents=True, exist_ok=True)
-            files.clear(directory)
-            run_scale(directory, chosen.scale)
-            say(f"ran in {time.perf_counter() - started:.0f} s; stored in {directory}")
-        with mpl.rc_context(STYLE):
-            sections, figures = analyse(directory, chosen.scale)
-            print(save(directory, sections, figures))
-    except KeyboardInterrupt:
-        say("stopped; the same command goes on from what is stored")
-        return 130
-    except (ValueError, OSError) as error:
-        say(f"error: {error}")
-        return 2
-    return 0

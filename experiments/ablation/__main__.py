@@ -2,11 +2,11 @@
 
 import sys
 
-from experiments import common
 from experiments.ablation import analysis, sweep
 from experiments.ablation.gradient import GRADIENT
+from experiments.experiment import Experiment
 
-main = common.command("ablation", __doc__, sweep.cells, analysis.analyse, learners=[GRADIENT])
+EXPERIMENT = Experiment("ablation", __doc__, sweep.cells, analysis.analyse, learners=[GRADIENT])
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(EXPERIMENT.main())

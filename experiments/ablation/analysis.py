@@ -1,12 +1,10 @@
-"""What each part of CPD-OPPO does, from stored results: ratios to the tuned preset, which faced the same luck.
+"""What each part of CPD-OPPO does, from stored results: ratios to the tuned preset, with common random numbers.
 
 A ratio is the geometric mean over instances of (mean over seeds) / (mean over seeds of "tuned"); its interval is
 Student's t over the instances; the seeds are the same above and below the line.
 """
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -24,43 +22,42 @@ METRICS = ("strong_regret", "strong_violation")
 Ratios = dict[tuple[str, str], np.ndarray]  # variant -> [metric, 3], ratio and its interval
 
 
-def analyse(directory: Path, scale: str) -> common.Analysis:
+def analyse(data: common.Data, scale: str) -> common.Analysis:
     """A table and a figure for each number of constraints."""
-    results = common.load(directory, sweep.cells(scale))
     sections, figures = [], {}
     for m in sweep.CONSTRAINTS[scale]:
         samples = {
-            (part, how): [statistics.last(results[name].data, metric, setting=i) for metric in METRICS]
+            (part, how): [np.array(data[name][metric][i]) for metric in METRICS]
             for kind in sweep.KINDS
             for name in [sweep.cell(scale, m, kind).name]
             for i, (part, how, _) in enumerate(sweep.variants(scale, kind))
         }
-        ratios = {name: _ratios(of, samples["tuned", ""]) for name, of in samples.items()}
+        ratios = {name: _ratios(ends, samples["tuned", ""]) for name, ends in samples.items()}
         options = sweep.cell(scale, m, "choice").options
         sections.append(_table(m, samples, ratios, options))
         figures[f"ablation_{m}"] = _figure(ratios)
     return sections, figures
 
 
-def _ratios(of: list[np.ndarray], tuned: list[np.ndarray]) -> np.ndarray:
-    found = [
-        statistics.over_instances([one, base], lambda logs: logs[0] - logs[1], paired=True)
-        for one, base in zip(of, tuned, strict=True)
+def _ratios(ends: list[np.ndarray], tuned: list[np.ndarray]) -> np.ndarray:
+    log_ratios = [
+        statistics.over_instances([values, base], lambda logs: logs[0] - logs[1], paired=True)
+        for values, base in zip(ends, tuned, strict=True)
     ]
-    return np.exp(found)
+    return np.exp(log_ratios)
 
 
 def _table(m: int, samples: dict[tuple[str, str], list[np.ndarray]], ratios: Ratios, options: dict) -> Section:
-    rows = [["changed", "to", "strong regret", "ratio to tuned", "strong violation", "ratio to tuned"]]
-    for (part, how), of in samples.items():
-        cells = [cell for k in range(2) for cell in (f"{of[k].mean():.4g}", format_interval(*ratios[part, how][k]))]
+    rows = [["changed", "to", "strong regret", "regret / tuned's", "strong violation", "violation / tuned's"]]
+    for (part, how), ends in samples.items():
+        cells = [cell for k in range(2) for cell in (f"{ends[k].mean():.4g}", format_interval(*ratios[part, how][k]))]
         rows.append([part, how, *cells])
     n = len(samples["tuned", ""][0])
     note = (
         f"T = {options['episodes']:,}, {n} instances x {options['seeds']} seeds; ratios with 95 % t intervals over "
         "the instances."
     )
-    return Section(f"{m} constraint(s)", rows, note)
+    return Section(f"constraints_{m}", f"{m} constraint(s)", rows, note)
 
 
 def _figure(ratios: Ratios) -> Figure:
@@ -77,10 +74,11 @@ def _figure(ratios: Ratios) -> Figure:
 
 def _dots(axis: Axes, values: np.ndarray) -> None:
     """Ratios [variant, 3] as dots with intervals; what is 0 or without an interval is left out."""
+    colour = common.line_style("cpd_oppo")["color"]
     for row, (ratio, low, high) in enumerate(values):
         if np.isfinite([ratio, low, high]).all() and low > 0:
-            axis.plot([low, high], [row, row], color=common.PALETTE[0], linewidth=1.5)
-            axis.plot(ratio, row, "o", color=common.PALETTE[0])
+            axis.plot([low, high], [row, row], color=colour, linewidth=1.5)
+            axis.plot(ratio, row, "o", color=colour)
     axis.axvline(1, color="0.3", linewidth=0.8)
     axis.set_xscale("log")
     axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=8))

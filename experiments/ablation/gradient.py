@@ -20,7 +20,7 @@ from cpdpo_jax.learners import Info, Learner, Problem, cpd_oppo
 
 
 class Hyperparameters(NamedTuple):
-    """CPD-OPPO's, in its order, and the dual's step."""
+    """CPD-OPPO's hyperparameters in the same order, then the dual step."""
 
     policy_rate: Array
     dual_cap: Array
@@ -28,19 +28,18 @@ class Hyperparameters(NamedTuple):
     payoff_confidence: Array
     anytime: Array
     adaptive_rate: Array
-    patience: Array
     dual_rate: Array
 
 
 class State(NamedTuple):
-    """CPD-OPPO's, and the multipliers it would not need to remember."""
+    """CPD-OPPO's state plus the multipliers."""
 
     same: cpd_oppo.State
     multipliers: jax.Array  # [M,B] lambda_{t-1}
 
 
 def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
-    """CPD-OPPO's of the preset."""
+    """CPD-OPPO's values for the preset."""
     same = cpd_oppo.hyperparameters(problem, preset)
     n_layers, n_constraints = problem.action_mask.shape[0], problem.threshold.shape[0]
     return Hyperparameters(*same, same.dual_cap / (n_layers * np.sqrt(n_constraints * problem.episodes)))
@@ -52,12 +51,12 @@ def init(problem: Problem, hyper: Any) -> State:
 
 
 def update(problem: Problem, hyper: Any, state: State, policy: jax.Array, trajectory: Trajectory) -> tuple[State, Info]:
-    """The same steps with another step 2."""
+    """CPD-OPPO's update with a different step 2."""
 
     def step(values: jax.Array, threshold: Array, cap: Array) -> jax.Array:
         return jnp.clip(state.multipliers + hyper.dual_rate * (values - threshold), 0, cap)
 
-    same, info = cpd_oppo.update_with(step, problem, hyper, state.same, policy, trajectory)
+    same, info = cpd_oppo.update(problem, hyper, state.same, policy, trajectory, dual=step)
     return State(same, info.multipliers), info
 
 

@@ -7,10 +7,9 @@ from typing import Any
 from experiments.ablation.gradient import GRADIENT
 from experiments.common import Cell
 
-Variant = tuple[str, str, dict[str, Any]]  # what is changed, how, and the setting
+Variant = tuple[str, str, dict[str, Any]]  # what is changed, how, and the hyperparameters
 
 ADAPTIVE = {"adaptive_rate": 1.0}
-SMALL = {"dual_cap": "x0.01", "policy_rate": "x10"}  # the rate is for the first cap, and falls as the cap doubles
 VARIANTS: list[Variant] = [
     ("tuned", "", {}),
     ("rate", "x0.1", {"policy_rate": "x0.1"}),
@@ -25,9 +24,6 @@ VARIANTS: list[Variant] = [
     ("multipliers' cap", "x0.4", {"dual_cap": "x0.4"}),
     ("multipliers' cap", "x1.67 (theory)", {"dual_cap": "x1.67"}),
     ("multipliers' cap", "x10", {"dual_cap": "x10"}),
-    ("cap without rho", "from x0.01, patience 0.03", SMALL | {"patience": 0.03}),
-    ("cap without rho", "from x0.01, patience 0.1", SMALL | {"patience": 0.1}),
-    ("cap without rho", "from x0.01, patience 1", SMALL | {"patience": 1.0}),
     ("transition confidence", "off (0)", {"transition_confidence": 0.0}),
     ("transition confidence", "x10", {"transition_confidence": "x10"}),
     ("transition confidence", "1 (theory)", {"transition_confidence": 1.0}),
@@ -47,8 +43,8 @@ CONSTRAINTS = {"tiny": (1,), "small": (1, 2), "paper": (1, 2)}
 
 def variants(scale: str, kind: str) -> list[Variant]:
     """Of CPD-OPPO ("choice"), of its gradient form ("gradient"), or CPD-PO ("bandit")."""
-    found = KINDS[kind][1]
-    return found[:4] if scale == "tiny" else found
+    kinds = KINDS[kind][1]
+    return kinds[:4] if scale == "tiny" else kinds
 
 
 def cell(scale: str, constraints: int, kind: str) -> Cell:
@@ -59,8 +55,8 @@ def cell(scale: str, constraints: int, kind: str) -> Cell:
         sizes = {"layers": 5, "states": 5, "actions": 3, "rho": 0.5}
         instances, episodes, seeds = {"small": (4, 10**4, 8), "paper": (4, 10**5, 8)}[scale]
     environment = {"name": "random", **sizes, "constraints": constraints, "key": 2, "instances": instances}
-    settings = [setting or "tuned" for _, _, setting in variants(scale, kind)]
-    options = {"episodes": episodes, "seeds": seeds, "checkpoints": 20, "settings": settings}
+    hparams = [choice or "tuned" for _, _, choice in variants(scale, kind)]
+    options = {"episodes": episodes, "seeds": seeds, "checkpoints": 20, "hparams": hparams}
     return Cell(f"constraints_{constraints}-{kind}", KINDS[kind][0], environment, options)
 
 

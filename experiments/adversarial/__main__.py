@@ -1,23 +1,11 @@
-"""PO-DB and UOB-REPS on losses that switch, drift and chase the learner: regret against the best fixed policy.
-
-Runs what is not stored yet, then writes table.txt, table.md and the figure beside the results and prints the table.
-"""
+"""PO-DB and UOB-REPS on losses that switch, drift and chase the learner; BV-OPS and S-OPS with constraints."""
 
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 
-from experiments import common
 from experiments.adversarial import analysis, measure, sweep
+from experiments.experiment import Experiment
 
-
-def run(directory: Path, scale: str) -> None:
-    measure.run(directory, sweep.cells(scale))
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    return common.main("adversarial", __doc__, run, analysis.analyse, arguments)
-
+EXPERIMENT = Experiment("adversarial", __doc__, sweep.cells, analysis.analyse, run=measure.run, read=measure.read)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(EXPERIMENT.main())

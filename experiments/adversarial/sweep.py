@@ -1,4 +1,4 @@
-"""What is run: two learners of adversarial MDPs, and the uniform policy, on three kinds of losses."""
+"""What is run: two learners of adversarial MDPs on three kinds of losses, and two that also keep constraints."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ KINDS: dict[str, dict[str, Any]] = {
     "chasing": {"share": 0.5},  # half of a loss is how often the learner played the action of late
 }
 LEARNERS = (("podb", "tuned"), ("uob_reps", "tuned"), ("podb", "theory"), ("uob_reps", "theory"), ("uniform", "tuned"))
+CONSTRAINED = {"constrained_switching": KINDS["switching"]}  # with constraints that bind, and noisy costs
+KEEPING = (("bv_ops", "tuned"), ("s_ops", "tuned"), ("bv_ops", "theory"), ("s_ops", "theory"), *LEARNERS[1::3])
 SIZES = {"tiny": (2, 2, 2), "small": (3, 3, 2), "paper": (5, 5, 3)}  # layers, states, actions
-EPISODES = {"tiny": (30,), "small": (1000,), "paper": (1000, 3162, 10_000)}  # each with its own rates
-SEEDS = {"tiny": 2, "small": 8, "paper": 32}
+EPISODES = {"tiny": (30,), "small": (300,), "paper": (1000, 3162, 10_000)}  # each with its own rates
+SEEDS = {"tiny": 2, "small": 4, "paper": 8}
 KEY = 5  # of the instance and the losses: not one that a preset was chosen on
 
 
@@ -35,7 +37,8 @@ def cells(scale: str) -> list[Game]:
     """All games of a scale."""
     return [
         Game(kind, learner, preset, episodes, SEEDS[scale], SIZES[scale])
-        for kind in KINDS
-        for learner, preset in LEARNERS
+        for kinds, learners in ((KINDS, LEARNERS), (CONSTRAINED, KEEPING))
+        for kind in kinds
+        for learner, preset in learners
         for episodes in EPISODES[scale]
     ]

@@ -2,10 +2,10 @@
 
 import sys
 
-from experiments import common
 from experiments.cancellation import analysis, sweep
+from experiments.experiment import Experiment
 
-main = common.command("cancellation", __doc__, sweep.cells, analysis.analyse)
+EXPERIMENT = Experiment("cancellation", __doc__, sweep.cells, analysis.analyse, measured=analysis.measured)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(EXPERIMENT.main())

@@ -7,7 +7,6 @@ share above 0  of evenly spaced episodes with a gap above 0
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +17,7 @@ from cpdpo_jax.results.tables import format_mean
 from experiments import common
 from experiments.cancellation import sweep
 from experiments.cancellation.sweep import LEARNERS
-from experiments.common import PALETTE, Section
+from experiments.common import Section
 
 KINDS = ("regret", "violation")
 NOISE = 1e-5  # a gap nearer to 0 has no sign: float32 noise of a value
@@ -29,17 +28,31 @@ class Gaps(NamedTuple):
 
     strong: np.ndarray  # [seed] at T
     weak: np.ndarray  # [seed]
-    even: np.ndarray  # [seed, episode] gaps over the run
-    late: np.ndarray  # [seed, episode] gaps close together at its end
+    changes: np.ndarray  # [seed] of sign, in the window at the end of the run
+    above: np.ndarray  # [seed], the share of evenly spaced gaps above 0
+    late: np.ndarray  # [2, seed], mean and standard deviation of the gaps in the window
+    even: np.ndarray  # [episode] gaps of the first seed over the run
+    window: np.ndarray  # [episode] and close together at its end; of the violation only
 
 
-def analyse(directory: Path, scale: str) -> common.Analysis:
+def measured(result: cp.Result, scale: str) -> common.Values:
+    """`Gaps` of regret and of violation, as lists; the curves with the digits that a figure shows."""
+    values = {}
+    for kind in KINDS:
+        *sums, even, window = _gaps(result, kind, scale)
+        curves = [even, window if kind == "violation" else np.array([])]
+        values[kind] = [common.rounded(array) for array in sums] + [common.rounded(array, 3) for array in curves]
+    return values
+
+
+def analyse(data: common.Data, scale: str) -> common.Analysis:
     """A table and a figure for each environment."""
-    results = common.load(directory, sweep.cells(scale))
     sections, figures = [], {}
     for name in sweep.environments(scale):
         runs = {
-            (learner, kind): _gaps(results[f"{name}-{learner}"], kind, scale) for learner in LEARNERS for kind in KINDS
+            (learner, kind): Gaps(*map(np.array, data[f"{name}-{learner}"][kind]))
+            for learner in LEARNERS
+            for kind in KINDS
         }
         sections.append(_table(name, runs, scale))
         figures[f"cancellation_{name}"] = _figure(name, runs, scale)
@@ -47,13 +60,15 @@ def analyse(directory: Path, scale: str) -> common.Analysis:
 
 
 def _gaps(result: cp.Result, kind: str, scale: str) -> Gaps:
-    data = result.data.isel(learner=0, instance=0, setting=0).transpose("seed", "episode", ...)
+    data = result.data.isel(learner=0, instance=0, hparams=0).transpose("seed", "episode", ...)
     strong, weak, gap = data[f"strong_{kind}"], data[f"weak_{kind}"], data[f"{kind}_gap"]
     if kind == "violation":
         worst = int(strong.isel(episode=-1).mean("seed").argmax("constraint"))
-        strong, weak, gap = (one.isel(constraint=worst) for one in (strong, weak, gap))
+        strong, weak, gap = (values.isel(constraint=worst) for values in (strong, weak, gap))
     even, late = (gap.sel(episode=points).values for points in (sweep.even(scale), sweep.window(scale)))
-    return Gaps(strong.values[:, -1], weak.values[:, -1], even, late)
+    spread = np.stack([late.mean(axis=1), late.std(axis=1)])
+    above = (even > NOISE).mean(axis=1)
+    return Gaps(strong.values[:, -1], weak.values[:, -1], sign_changes(late), above, spread, even[0], late[0])
 
 
 def sign_changes(gap: np.ndarray) -> np.ndarray:
@@ -68,18 +83,17 @@ def _table(name: str, runs: dict[tuple[str, str], Gaps], scale: str) -> Section:
     episodes, window = sweep.EPISODES[scale], sweep.window(scale)
     cycles = (window[-1] - window[0]) / episodes**0.5
     for (learner, kind), gaps in runs.items():
-        spread = f"{gaps.late.mean():.3g}, {gaps.late.std(axis=1).mean():.3g}"
-        above = (gaps.even > NOISE).mean(axis=1)
+        spread = "{:.3g}, {:.3g}".format(*gaps.late.mean(axis=1))
         sums = [format_mean(gaps.strong), format_mean(gaps.weak), _cancelled(gaps.strong, gaps.weak)]
         rows.append(
-            [learner, kind, *sums, format_mean(sign_changes(gaps.late) / cycles), format_mean(above), spread]
+            [learner, kind, *sums, format_mean(gaps.changes / cycles), format_mean(gaps.above), spread]
         )  # fmt: skip
     note = (
         f"T = {episodes:,}; means and 95 % intervals over {sweep.SEEDS[scale]} seeds. Sign changes per sqrt(T) = "
         f"{episodes**0.5:.0f} episodes, and late gaps: in the last {window[-1] - window[0]:,} episodes, every "
         f"{window[1] - window[0]}."
     )
-    return Section(name, rows, note)
+    return Section(name, name, rows, note)
 
 
 def _cancelled(strong: np.ndarray, weak: np.ndarray) -> str:
@@ -95,9 +109,9 @@ def _figure(name: str, runs: dict[tuple[str, str], Gaps], scale: str) -> Figure:
     for column, learner in enumerate(LEARNERS):
         regret, violation = (runs[learner, kind] for kind in KINDS)
         even, window = sweep.even(scale), sweep.window(scale)
-        lines = ((even, regret.even), (even, violation.even), (window, violation.late))
+        lines = ((even, regret.even), (even, violation.even), (window, violation.window))
         for axis, (x, gap) in zip(axes[:, column], lines, strict=True):
-            axis.plot(x, gap[0], color=PALETTE[column], linewidth=0.7)
+            axis.plot(x, gap, color=common.line_style(learner)["color"], linewidth=0.7)
             axis.axhline(0, color="0.2", linewidth=0.8)
             axis.locator_params(axis="x", nbins=3)
             axis.ticklabel_format(axis="x", style="sci", scilimits=(-3, 4), useOffset=False)

@@ -8,7 +8,7 @@ from experiments.common import Cell
 
 LEARNERS = ("cpd_oppo", "cpdpo", "optprimaldual", "uopt_rpgpd", "optdual", "regularized_primal_dual")
 POINTS = 400  # episodes at which the gap of the policy played is looked at, over the run and again over its end
-EPISODES = {"tiny": 200, "small": 10**5, "paper": 10**6}
+EPISODES = {"tiny": 200, "small": 20_000, "paper": 10**6}
 SEEDS = {"tiny": 3, "small": 32, "paper": 32}  # a block of lanes
 
 

@@ -1,4 +1,4 @@
-"""One run of 24 blocks on two local workers, 20 of which are killed (`kill -9`) as it goes on.
+"""One run of 24 blocks on two local workers with 20 kills (`kill -9`) of a worker.
 
 The moments are drawn as shares of the whole work, not of time: a slow machine is killed as often as a fast one, and a
 run of which every start is killed would not be a run.
@@ -20,8 +20,8 @@ from typing import Any
 
 import cpdpo_jax as cp
 from cpdpo_jax.sweeps import snapshots
-from cpdpo_jax.sweeps.dask_clusters import connected
-from cpdpo_jax.sweeps.engines import Where
+from cpdpo_jax.sweeps.dask.clusters import connect
+from cpdpo_jax.sweeps.engine_spec import EngineSpec
 from cpdpo_jax.sweeps.store import Store
 from experiments.clusters.compare import tell
 
@@ -30,17 +30,17 @@ TABLE = {
     "environments": ["random:layers=2,states=2,actions=2,constraints=1,instances=8"],
     "seeds": 32,
 }
-LAST = 0.97  # of the work: a kill after the last block would be none
+LAST = 0.97  # share of the work at the last kill, which must come before the last block
 
 
 class Killer(threading.Thread):
-    """Kills a worker whenever the next share of the work is done."""
+    """Kills a worker whenever the run reaches the next share of its work."""
 
     def __init__(self, client: Any, store: Store, kills: int, chance: random.Random) -> None:
         super().__init__(daemon=True)
         self.client, self.store, self.chance = client, store, chance
         self.shares = sorted(chance.uniform(0.01, LAST) for _ in range(kills))
-        self.killed: list[tuple[int, int]] = []  # blocks finished and begun at each kill
+        self.killed: list[tuple[int, int]] = []  # blocks finished and started at each kill
         self.over = threading.Event()
 
     def run(self) -> None:
@@ -54,7 +54,7 @@ class Killer(threading.Thread):
                     return
 
     def _done(self) -> float:
-        """The share of the work that is stored."""
+        """The stored share of the work."""
         if not self.store.exists:
             return 0.0
         blocks = self.store.blocks
@@ -65,7 +65,7 @@ class Killer(threading.Thread):
         return sum(done) / sum(block["episodes"] for block in blocks.values())
 
     def _kill(self) -> bool:
-        """One of the workers that are there; False: there is none at this moment."""
+        """Kill a worker; False if there is none at the moment."""
         try:
             os.kill(self.chance.choice(list(self.client.run(os.getpid, on_error="ignore").values())), signal.SIGKILL)
         except (IndexError, TypeError, ProcessLookupError, OSError):
@@ -82,14 +82,14 @@ def main() -> int:
     parser.add_argument("--episodes", type=int, default=400_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=None)
-    asked = parser.parse_args()
-    folder = asked.out or Path(tempfile.mkdtemp(prefix="cpdpo-kills-"))
-    table = TABLE | {"episodes": asked.episodes}
+    args = parser.parse_args()
+    folder = args.out or Path(tempfile.mkdtemp(prefix="cpdpo-kills-"))
+    table = TABLE | {"episodes": args.episodes}
     started = time.perf_counter()
     cp.run(table, out=folder / "threads", progress=False)
     print(f"by threads: {time.perf_counter() - started:.0f} s", flush=True)
-    with connected(Where("local:2"), {}, folder, print, print) as cluster:
-        killer = Killer(cluster.client, Store(folder / "dask"), asked.kills, random.Random(asked.seed))
+    with connect(EngineSpec("local:2"), {}, folder, print, print) as cluster:
+        killer = Killer(cluster.client, Store(folder / "dask"), args.kills, random.Random(args.seed))
         killer.start()
         started = time.perf_counter()
         try:
@@ -100,9 +100,9 @@ def main() -> int:
         killer.join(60)
     print(f"{len(killer.killed)} workers killed in a run of {seconds:.0f} s")
     good = tell("after the kills, against threads", folder / "dask", folder / "threads")
-    if asked.out is None:
+    if args.out is None:
         shutil.rmtree(folder)
-    return 0 if good and len(killer.killed) == asked.kills else 1
+    return 0 if good and len(killer.killed) == args.kills else 1
 
 
 if __name__ == "__main__":

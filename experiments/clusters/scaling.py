@@ -1,4 +1,4 @@
-"""Blocks per minute by threads and by 1 and 2 local workers, in turns in one run: what dask costs beside a block.
+"""Blocks per minute by threads and by 1 and 2 local workers, alternating in one run: the overhead of dask per block.
 
 --blocks 4 --episodes 1300000 --rounds 1      blocks of a minute or more: a quarter of an hour on two cores
 """
@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 
 import cpdpo_jax as cp
-from cpdpo_jax.sweeps.dask_clusters import connected
-from cpdpo_jax.sweeps.engines import Where
+from cpdpo_jax.sweeps.dask.clusters import connect
+from cpdpo_jax.sweeps.engine_spec import EngineSpec
 from experiments.clusters.compare import tell
 
 TABLE = {
@@ -31,38 +31,38 @@ def main() -> int:
     parser.add_argument("--episodes", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--cores", type=int, nargs="+", choices=list(PLACES), default=list(PLACES))
-    asked = parser.parse_args()
+    args = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="cpdpo-scaling-"))
-    environment = f"random:layers=5,states=5,actions=3,constraints=2,instances={asked.blocks}"
-    table = TABLE | {"environments": [environment], "episodes": asked.episodes}
+    environment = f"random:layers=5,states=5,actions=3,constraints=2,instances={args.blocks}"
+    table = TABLE | {"environments": [environment], "episodes": args.episodes}
     cores = sorted(os.sched_getaffinity(0))
-    spent: dict[str, list[float]] = {place: [] for count in asked.cores for place in PLACES[count]}
+    spent: dict[str, list[float]] = {place: [] for count in args.cores for place in PLACES[count]}
     with (
-        connected(Where("local:1"), {}, folder, print, print) as one,
-        connected(Where("local:2"), {}, folder, print, print) as two,
+        connect(EngineSpec("local:1"), {}, folder, print, print) as single,
+        connect(EngineSpec("local:2"), {}, folder, print, print) as two,
     ):
-        on = {"1 worker": one.client, "2 workers": two.client}
+        on = {"1 worker": single.client, "2 workers": two.client}
         for client in on.values():  # compiled before it is measured
             cp.run(table | {"episodes": 40}, out=folder / f"warm{id(client)}", on=client, progress=False)
         cp.run(table | {"episodes": 40}, out=folder / "warm", progress=False)
-        for turn in range(asked.rounds):
+        for turn in range(args.rounds):
             for place in spent:
                 out = folder / f"{place} {turn}"
                 os.sched_setaffinity(0, cores[:1] if place == "threads, 1 core" else cores)
                 started = time.perf_counter()
                 cp.run(table, out=out, on=on.get(place, ""), progress=False)
                 spent[place].append(time.perf_counter() - started)
-                print(f"{place}: {60 * asked.blocks / spent[place][-1]:.2f} blocks per minute", flush=True)
-    print(f"{len(cores)} cores; {asked.blocks} blocks of {asked.episodes:,} episodes, 32 seeds")
+                print(f"{place}: {60 * args.blocks / spent[place][-1]:.2f} blocks per minute", flush=True)
+    print(f"{len(cores)} cores; {args.blocks} blocks of {args.episodes:,} episodes, 32 seeds")
     print("| where | blocks per minute, each round | best |\n|---|---|---|")
-    for place, found in spent.items():
-        rates = [60 * asked.blocks / seconds for seconds in found]
+    for place, times in spent.items():
+        rates = [60 * args.blocks / seconds for seconds in times]
         print(f"| {place} | {', '.join(f'{rate:.2f}' for rate in rates)} | {max(rates):.2f} |")
-    for at_once in asked.cores:
+    for at_once in args.cores:
         few, place = PLACES[at_once]
-        alone, there = (min(spent[name]) * at_once / asked.blocks for name in (few, place))
+        alone, there = (min(spent[name]) * at_once / args.blocks for name in (few, place))
         print(
-            f"{place}: {there - alone:+.2f} s a block beside {alone:.1f} s by {few}: {100 * (there / alone - 1):+.1f} %"
+            f"{place}: {there - alone:+.2f} s a block over {alone:.1f} s by {few}: {100 * (there / alone - 1):+.1f} %"
         )
     first, *others = spent
     good = all(tell(place, folder / f"{place} 0", folder / f"{first} 0") for place in others)

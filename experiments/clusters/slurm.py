@@ -1,4 +1,4 @@
-"""On a SLURM that is there: `--on slurm` with one job killed, and `--shard` as an array job of which one is requeued.
+"""On an existing SLURM: `--on slurm` with a killed job, and `--shard` as an array job with a requeued task.
 
 `bash experiments/clusters/slurm.sh` sets one up on this machine and calls this.
 """
@@ -32,12 +32,12 @@ srun {cpdpo} run {file} --out {out} --checkpoint-every 0.2 --shard $SLURM_ARRAY_
 
 
 def slurm(*command: str) -> str:
-    """What a command of SLURM says."""
+    """The output of a SLURM command."""
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def until(there, seconds: float = 300) -> None:
-    """Wait for something to be so."""
+    """Wait until a condition holds."""
     started = time.monotonic()
     while not there():
         if time.monotonic() - started > seconds:
@@ -46,7 +46,7 @@ def until(there, seconds: float = 300) -> None:
 
 
 def on_slurm(cpdpo: list[str], file: Path, out: Path) -> None:
-    """Two jobs, one of which is killed in the middle of a block."""
+    """Two jobs, of which one is killed during a block."""
     command = [*cpdpo, "run", str(file), "--out", str(out), "--on", "slurm", "--checkpoint-every", "0.2"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     until(lambda: process.poll() is not None or any(out.glob("checkpoints/*.npz")))
@@ -60,7 +60,7 @@ def on_slurm(cpdpo: list[str], file: Path, out: Path) -> None:
 
 
 def as_array(cpdpo: list[str], file: Path, out: Path) -> None:
-    """Three shards as an array job; the second is requeued in the middle, as after a preemption."""
+    """Three shards as an array job; the second is requeued during its run, as after a preemption."""
     script = out.with_suffix(".sbatch")
     script.write_text(SCRIPT.format(out=out, file=file, cpdpo=" ".join(cpdpo)))
     job = slurm("sbatch", "--parsable", str(script))

@@ -1,4 +1,4 @@
-"""Timing one learner at one size; `python -m experiments.cost.measure JSON` prints the answer as JSON.
+"""Time one learner at one size; `python -m experiments.cost.measure JSON` prints the result as JSON.
 
 Compilation is the first call less the same call again. Time per episode is the difference of two warm calls, of n and
 of 3 n episodes, so that what every call costs does not count; n is raised until the short one lasts long enough.
@@ -11,20 +11,53 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import cpdpo_jax as cp
+from cpdpo_jax.common import files
+from experiments import common
+from experiments.cost import sweep
 from experiments.cost.sweep import PROGRAMS, Sizes
 
 REPEATS = 5
-FIRST = 16  # episodes of the shortest call that is timed
-LEAST = 1e-9  # seconds per episode and seed: a difference below it is noise of a busy machine
+FIRST = 16  # episodes of the shortest timed call
+LEAST = 1e-9  # seconds per episode and seed; smaller differences are noise
+
+
+def run(directory: Path, cells: Sequence[sweep.Cell], on: str = "") -> None:
+    """Measure the cells that are not stored, on this machine; larger sizes than one that took too long are skipped."""
+    over: dict[tuple[str, str], str] = {}
+    for cell in cells:
+        of, path = cell.of, directory / f"{cell.name}.json"
+        if not path.is_file():
+            common.say(cell.name)
+            started = time.perf_counter()
+            if too_long := over.get((cell.learner, cell.axis)):
+                answer = {"learner": cell.learner, "sizes": cell.sizes, "skipped": f"not tried after {too_long}"}
+            elif of.limit is None:
+                answer = measure(cell.learner, cell.sizes, of.lanes, of.seconds)
+            else:
+                answer = apart(cell.learner, cell.sizes, of.lanes, of.seconds, of.limit)
+            if "skipped" in answer:
+                common.say(f"  skipped: {answer['skipped']}")
+            files.write(path, json.dumps(answer | {"seconds": round(time.perf_counter() - started, 1)}, indent=1))
+        if "skipped" in json.loads(path.read_text()):
+            over.setdefault((cell.learner, cell.axis), cell.name)
+
+
+def read(directory: Path, cell: sweep.Cell) -> dict[str, Any] | None:
+    """What was measured."""
+    path = directory / f"{cell.name}.json"
+    return json.loads(path.read_text()) if path.is_file() else None
 
 
 def measure(learner: str, sizes: Sizes, lanes: int, seconds: float) -> dict[str, Any]:
-    """Seconds of compilation, and microseconds per episode and seed of each repeat, all cores together."""
+    """Seconds of compilation, and microseconds per episode and seed of each repeat on all cores."""
     cmdp = cp.envs.make("random", **sizes, binding=False, key=1)
     seeds = max(2, lanes // 16) if learner in PROGRAMS else lanes
 
@@ -39,12 +72,12 @@ def measure(learner: str, sizes: Sizes, lanes: int, seconds: float) -> dict[str,
     spent = [max((run(3 * n) - run(n)) / (2 * n * seeds), LEAST) for _ in range(REPEATS)]
     return {
         "learner": learner, "sizes": sizes, "seeds": seeds, "episodes": n, "cores": os.cpu_count(),
-        "compile_seconds": max(cold - warm, 0.0), "microseconds": [1e6 * one for one in spent],
+        "compile_seconds": max(cold - warm, 0.0), "microseconds": [1e6 * seconds for seconds in spent],
     }  # fmt: skip
 
 
 def apart(learner: str, sizes: Sizes, lanes: int, seconds: float, limit: float) -> dict[str, Any]:
-    """The same in a process of its own, without stored compilations; {"skipped": why} if it takes over `limit` s."""
+    """Measure in a separate process with an empty cache; {"skipped": reason} if it takes over `limit` seconds."""
     question = json.dumps([learner, sizes, lanes, seconds])
     command = [sys.executable, "-m", "experiments.cost.measure", question]
     environment = os.environ | {"JAX_ENABLE_COMPILATION_CACHE": "false"}

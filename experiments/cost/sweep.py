@@ -1,4 +1,4 @@
-"""What is measured: every learner as one size at a time grows from a base. A learner joins when it is registered."""
+"""The measured sizes: one size at a time grows from a base, for all registered learners."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 import cpdpo_jax as cp
 
 LEARNERS = (
-    "cpdpo", "optprimaldual", "regularized_primal_dual", "optdual", "optcmdp", "optcmdp_bonus", "uniform",
+    "cpdpo", "cpd_oppo", "optprimaldual", "regularized_primal_dual", "optdual", "optcmdp", "optcmdp_bonus", "uniform",
 )  # fmt: skip
 PROGRAMS = ("optcmdp", "optcmdp_bonus")  # a linear program per episode, on the host
 AXES = ("states", "actions", "layers", "constraints")
@@ -15,14 +15,14 @@ Sizes = dict[str, int]
 
 
 class Scale(NamedTuple):
-    """What a scale has."""
+    """The sizes and limits of a scale."""
 
     learners: tuple[str, ...]
     base: Sizes
     axes: dict[str, tuple[int, ...]]
-    lanes: int  # seeds at once; of the linear programs, `lanes` // 16
-    seconds: float  # of the shortest call that is timed
-    limit: float | None  # seconds that one cell may take in a process of its own; None: in this process, without limit
+    lanes: int  # seeds per call; `lanes` // 16 for linear programs
+    seconds: float  # minimum duration of a timed call
+    limit: float | None  # seconds per cell in a separate process; None: in this process, without limit
 
 
 BASE = {"layers": 5, "states": 5, "actions": 3, "constraints": 2}
@@ -32,8 +32,8 @@ SCALES = {
         {"states": (2, 3)}, 32, 0.005, None,
     ),
     "small": Scale(
-        LEARNERS, BASE,
-        {"states": (5, 10, 20, 40), "actions": (2, 4, 8), "layers": (3, 5, 10), "constraints": (1, 2, 4)}, 64, 0.1, 100,
+        ("cpdpo", "cpd_oppo", "optcmdp", "uniform"), BASE,
+        {"states": (5, 10, 20), "actions": (2, 3, 6), "layers": (3, 5, 10), "constraints": (1, 2, 4)}, 64, 0.1, 60,
     ),
     "paper": Scale(
         LEARNERS, BASE,
@@ -44,16 +44,41 @@ SCALES = {
 
 
 def learners(scale: str) -> list[str]:
-    """Those that are registered."""
+    """The registered learners among the names."""
     return [name for name in SCALES[scale].learners if name in cp.learners.names()]
 
 
 def line(scale: str, axis: str) -> list[Sizes]:
-    """The base with one size changed, small ones first."""
-    of = SCALES[scale]
-    return [of.base | {axis: value} for value in of.axes[axis]]
+    """The base with one size changed, in increasing order."""
+    parameters = SCALES[scale]
+    return [parameters.base | {axis: value} for value in parameters.axes[axis]]
+
+
+class Cell(NamedTuple):
+    """A learner at one size, on the axis along which sizes grow."""
+
+    learner: str
+    axis: str
+    sizes: Sizes
+    of: Scale
+
+    @property
+    def name(self) -> str:
+        """Its file; the same on all axes at the base."""
+        return name(self.learner, self.sizes)
 
 
 def name(learner: str, sizes: Sizes) -> str:
-    """Of the file."""
+    """The name of a cell."""
     return f"{learner}-L{sizes['layers']}-S{sizes['states']}-A{sizes['actions']}-m{sizes['constraints']}"
+
+
+def cells(scale: str) -> list[Cell]:
+    """By learner and axis, in increasing order."""
+    parameters = SCALES[scale]
+    return [
+        Cell(learner, axis, sizes, parameters)
+        for learner in learners(scale)
+        for axis in parameters.axes
+        for sizes in line(scale, axis)
+    ]

@@ -50,17 +50,17 @@ def distance(cmdp: cp.CMDP, name: str, episodes: int = EPISODES, seed: int = 1) 
     """|exact value - mean of sampled episodes| in standard errors, [2, 1 + M]: uniform and random policy."""
     world = plain.WORLDS[name]()
     shape = (world.horizon, cmdp.n_actions)
-    rng, found = np.random.default_rng(seed), []
+    rng, ratios = np.random.default_rng(seed), []
     drift = rng.dirichlet(np.ones(shape[1])) * rng.uniform(0.5, 1.5, shape)  # a bias that lasts: it gets somewhere
     for weights in (np.ones(shape), drift):
         payoff = np.concatenate([cmdp.reward[None], cmdp.cost])
         value, *costs = evaluate(cmdp.transition, layered_policy(cmdp, weights), payoff)
-        exact = np.concatenate([np.atleast_1d(one) for one in cp.envs.original_units(cmdp, value, costs)])
+        exact = np.concatenate([np.atleast_1d(part) for part in cp.envs.original_units(cmdp, value, costs)])
         sums = plain.sample(world, weights, episodes, seed)
         error = sums.std(axis=0, ddof=1) / np.sqrt(episodes)
         off = np.abs(sums.mean(axis=0) - exact)
-        found.append(np.where(off < 1e-9, 0.0, off / np.maximum(error, 1e-12)))  # 0 / 0 where nothing is random
-    return np.array(found)
+        ratios.append(np.where(off < 1e-9, 0.0, off / np.maximum(error, 1e-12)))  # 0 / 0 where nothing is random
+    return np.array(ratios)
 
 
 def row(name: str, episodes: int = EPISODES) -> Row:
@@ -96,13 +96,13 @@ def main() -> None:
     )
     print("|---|---|---|---|---|---|---|---|---|---|---|")
     for name in plain.WORLDS:
-        one = row(name)
+        facts = row(name)
         bounds = "; ".join(
-            f"{c:.4g} {s} {limit:.4g}" for c, s, limit in zip(one.costs, one.senses, one.limits, strict=True)
+            f"{c:.4g} {s} {limit:.4g}" for c, s, limit in zip(facts.costs, facts.senses, facts.limits, strict=True)
         )
         print(
-            f"| {name} | {one.page} | {one.layered} | {one.optimum:.5g} | {bounds} | {one.unconstrained:.5g} | "
-            f"{one.rho:.4g} | {one.gap:.0e} | {one.build:.2f} | {one.solve:.2f} | {one.z:.1f} |"
+            f"| {name} | {facts.page} | {facts.layered} | {facts.optimum:.5g} | {bounds} | {facts.unconstrained:.5g} | "
+            f"{facts.rho:.4g} | {facts.gap:.0e} | {facts.build:.2f} | {facts.solve:.2f} | {facts.z:.1f} |"
         )
 
 

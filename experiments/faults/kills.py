@@ -1,4 +1,4 @@
-"""kill -9 at random moments of a run, from the first import to the last write, and a disk with no room."""
+"""kill -9 at random moments of a run, from the first import to the last write, and full disks."""
 
 from __future__ import annotations
 
@@ -40,31 +40,31 @@ def disk(quick: bool, place: Path) -> list[Row]:
 
 
 def _left_alone(place: Path) -> tuple[float, Any, Path]:
-    """The same run without a fault: its duration, results and directory."""
+    """The uninterrupted run: its duration, results and directory."""
     (place / "sweep.toml").write_text(SWEEP)
     whole = place / "whole"
-    subprocess.run(_go(whole, place), check=True, capture_output=True)  # compiled programs are in the cache now
+    subprocess.run(_go(whole, place), check=True, capture_output=True, timeout=600)  # fills the compilation cache
     shutil.rmtree(whole)
     started = time.perf_counter()
-    subprocess.run(_go(whole, place), check=True, capture_output=True)
+    subprocess.run(_go(whole, place), check=True, capture_output=True, timeout=600)
     return time.perf_counter() - started, cp.load_run(whole), whole
 
 
 def _go(out: Path, place: Path) -> list[str]:
-    """The command that goes on there, or begins."""
+    """The command that starts or resumes a run there."""
     words = ["resume", str(out)] if (out / "manifest.json").exists() else ["run", str(place / "sweep.toml")]
     return [*COMMAND, *words, *(["--out", str(out)] if words[0] == "run" else []), "--checkpoint-every", "0.05"]
 
 
 def _kills(times: int, duration: float, reference: Any, place: Path) -> Row:
-    """A new directory whenever one is finished; every finished one is compared."""
+    """Kill and resume runs, with a new directory after each finished one, which is compared."""
     rng, stages, wrong, compared = random.Random(0), Counter(), [], 0
     out, killed = place / "killed-0", 0
     while killed < times:
         process = subprocess.Popen(_go(out, place), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         time.sleep(rng.uniform(0.05, 1.1 * duration))
         process.send_signal(signal.SIGKILL)
-        _, err = process.communicate()
+        _, err = process.communicate(timeout=60)
         if process.returncode == -signal.SIGKILL:
             killed += 1
             stages[_stage(out)] += 1
@@ -75,10 +75,10 @@ def _kills(times: int, duration: float, reference: Any, place: Path) -> Row:
         compared += 1
         shutil.rmtree(out)
         out = place / f"killed-{compared}"
-    done = subprocess.run(_go(out, place), capture_output=True, text=True)
+    done = subprocess.run(_go(out, place), capture_output=True, text=True, timeout=600)
     wrong += ([f"code {done.returncode}: {done.stderr[-300:]}"] if done.returncode else []) + _compare(out, reference)
-    for one in wrong:
-        print(f"  kill -9: {one}")
+    for problem in wrong:
+        print(f"  kill -9: {problem}")
     where = ", ".join(f"{n} {stage}" for stage, n in stages.most_common())
     return Row(
         "kill -9 at a random moment", killed, len(wrong), f"{where}; {compared + 1} finished runs, all bits equal"
@@ -86,7 +86,7 @@ def _kills(times: int, duration: float, reference: Any, place: Path) -> Row:
 
 
 def _stage(out: Path) -> str:
-    """How far a killed run had come."""
+    """The progress of a killed run."""
     if list(out.rglob(f".*{files.SUFFIX}")):
         return "in the middle of a write"
     if not (out / "manifest.json").exists():
@@ -102,7 +102,7 @@ def _compare(out: Path, reference: Any) -> list[str]:
 
 
 def _full(quick: bool, reference: Any, whole: Path, place: Path) -> Row:
-    """A limit on the size of files, or a small disk where one can be mounted; then room, and the same bits.
+    """Run with a limit on file sizes or a small disk, then with enough space; results must be bit-identical.
 
     Below some bytes Python itself finds no place for temporary files, and says so.
     """
@@ -121,7 +121,7 @@ def _full(quick: bool, reference: Any, whole: Path, place: Path) -> Row:
         disk = place / "disk"
         disk.mkdir(exist_ok=True)
         mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(disk)]
-        if os.geteuid() or subprocess.run(mount, capture_output=True).returncode:
+        if os.geteuid() or subprocess.run(mount, capture_output=True, timeout=600).returncode:
             break
         disks += 1
         try:
@@ -131,23 +131,25 @@ def _full(quick: bool, reference: Any, whole: Path, place: Path) -> Row:
             wrong += _with_room(copy, disk / "run", place, reference)
             shutil.rmtree(copy)
         finally:
-            subprocess.run(["umount", str(disk)], check=True)
-    for one in wrong:
-        print(f"  disk full: {one}")
+            subprocess.run(["umount", str(disk)], check=True, timeout=600)
+    for problem in wrong:
+        print(f"  disk full: {problem}")
     detail = f"{len(limits)} limits on files, {disks} small disks: one sentence; with room the same bits"
     return Row("disk full", len(limits) + disks, len(wrong), detail)
 
 
 def _without_room(out: Path, place: Path, before: Any) -> list[str]:
-    environment = os.environ | {"JAX_ENABLE_COMPILATION_CACHE": "false"}  # its disk is another matter
-    done = subprocess.run(_go(out, place), capture_output=True, text=True, preexec_fn=before, env=environment)
-    said = [line for line in done.stderr.splitlines() if re.match(r"cpdpo: (?!\d+% )", line) or "Error" in line]
-    good = done.returncode == 1 and len(said) == 1 and "the disk is full" in said[0] and str(out) in said[0]
+    environment = os.environ | {"JAX_ENABLE_COMPILATION_CACHE": "false"}  # the cache's disk is not tested
+    done = subprocess.run(
+        _go(out, place), capture_output=True, text=True, preexec_fn=before, env=environment, timeout=600
+    )
+    messages = [line for line in done.stderr.splitlines() if re.match(r"cpdpo: (?!\d+% )", line) or "Error" in line]
+    good = done.returncode == 1 and len(messages) == 1 and "the disk is full" in messages[0] and str(out) in messages[0]
     return [] if good else [f"code {done.returncode}: {done.stderr[-300:]}"]
 
 
 def _with_room(out: Path, was: Path, place: Path, reference: Any) -> list[str]:
-    done = subprocess.run(_go(out, place), capture_output=True, text=True)
+    done = subprocess.run(_go(out, place), capture_output=True, text=True, timeout=600)
     if done.returncode:
         return [f"with room, code {done.returncode}: {done.stderr[-300:].replace(str(was), str(out))}"]
     return _compare(out, reference)

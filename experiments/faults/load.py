@@ -1,4 +1,4 @@
-"""Many seeds, many instances, many calls: peak memory of each in a process of its own, and growth over calls."""
+"""Many seeds, instances and calls: the peak memory of each in a separate process, and its growth over calls."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ for i in range(CALLS):
     sizes.append(now())
 print(json.dumps(sizes))
 """
-GROWTH = 8.0  # MB that 50 calls may add after the first ten
+GROWTH = 8.0  # maximum growth in MB over 50 calls after the first ten
 
 
 def run(quick: bool, place: Path) -> list[Row]:
@@ -60,8 +60,8 @@ def run(quick: bool, place: Path) -> list[Row]:
             rows.append(Row(what, n, 1, got[-200:]))
             continue
         megabytes, simulated, summary, whole = json.loads(got)
-        told = f"peak {megabytes:,.0f} MB, {simulated:.0f} s" + (f", summary() {summary:.1f} s" if summary else "")
-        rows.append(Row(what, n, 1 - whole, told))
+        detail = f"peak {megabytes:,.0f} MB, {simulated:.0f} s" + (f", summary() {summary:.1f} s" if summary else "")
+        rows.append(Row(what, n, 1 - whole, detail))
     code, got = _python(CALLS.replace("CALLS", str(calls)), place)
     sizes = [0.0, 1e9] if code else json.loads(got)
     first = sizes[min(10, len(sizes) // 2) :]
@@ -71,5 +71,5 @@ def run(quick: bool, place: Path) -> list[Row]:
 
 
 def _python(text: str, place: Path) -> tuple[int, str]:
-    done = subprocess.run([sys.executable, "-c", BEGIN + text], cwd=place, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", BEGIN + text], cwd=place, capture_output=True, text=True, timeout=600)
     return done.returncode, done.stdout if not done.returncode else done.stderr

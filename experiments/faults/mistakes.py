@@ -1,4 +1,4 @@
-"""Mistakes of a person on the command line, in a TOML file and in Python: one sentence each, and nothing is written."""
+"""User mistakes on the command line, in a TOML file and in Python: one sentence each, and nothing is written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from experiments.faults.rows import Row, command, not_longer_than
 GOOD = {"learners": '["uniform"]', "environments": '["factored"]', "episodes": "50", "seeds": "2"}
 FLAGS = {"--learner": "uniform", "--env": "factored", "--episodes": "50", "--seeds": "2"}
 
-# values that are wrong for every key, then those that are wrong for one
+# values that are wrong for every key, then values that are wrong for one key
 EVERYWHERE = ["{}", "[]", "[[1]]", "-1", "1979-05-27", "{ a = 1 }", "[{ a = [] }]", "nan"]
 TOML = {
     "learners": ['""', '"cpdop"', "3", '["uniform", "uniform"]', "true", '["uniform", 3]'],
@@ -25,11 +25,13 @@ TOML = {
                      '[{ name = "random", grid = 3 }]', '[{ name = "random", rho = "x" }]', '["nowhere.npz"]'],
     "episodes": ["0", "1.5", '"x"', "true", "[50, 50]", "1e400", "99999999999999"],
     "seeds": ["0", "1.5", '"x"', "true", "[1, 1]", "[-1]", "[1.5]", "99999999999999999999"],
-    "settings": ['"tunde"', "3", "true", '{ nothing = 1 }', '{ preset = 3 }', '["tuned", "tuned"]'],
+    "hparams": ['"tunde"', "3", "true", '{ nothing = 1 }', '{ preset = 3 }', '["tuned", "tuned"]'],
     "key": ["1.5", '"x"', "true", "99999999999999999999999"],
     "checkpoints": ["0", "1.5", '"lin"', "[0]", "[1.5]", "[60]", "true"],
-    "rho": ["0", '"estimate:"', '"estimate:x"', '"guess"', "[0.1, -1]", "inf"],
-    "delta": ["0", "1", "2", '"x"', "true"],
+    "rho": ["0", '"estimate:"', '"estimate:x"', '"guess"', "[0.1, -1]", "inf",
+            "[]", "[0.1, 0.1]", '[0.1, "estimate:9"]', "[0.1, [0.2]]", "[[1], [[1], [1, 2]]]",
+            "{ per_instance = 0.1 }", "{ per_instance = [[1], [1, 2]] }", "{ per_instance = [0.1, 0.2, 0.3] }"],
+    "delta": ["0", "1", "2", '"x"', "true", "[]", "[0.1, 2]"],
     "horizon": ["3", '"guess"', "true"],
     "monitor": ["3", '"yes"', "1.5"],
     "dtype": ["3", '"float16"', "true"],
@@ -52,16 +54,15 @@ WORDS = [
     [], ["rnu"], ["run", "--lerner", "x"], ["run"], ["run", "."], ["run", "nowhere.toml"], ["run", "--learner"],
     ["status"], ["status", "nowhere"], ["status", "."], ["resume"], ["resume", "nowhere"], ["resume", "."], ["report"],
     ["report", "nowhere"], ["report", "."], ["solve"], ["solve", "nowhere"], ["solve", "random:layers=0"],
-    ["solve", "random:layers"], ["solve", "nowhere.npz"], ["list", "nowhere"], ["bench", "--sizes", "1"],
-    ["bench", "--seeds", "x"], ["bench", "--part", "x"], ["bench", "--seconds", "-1"], ["bench", "--anchor", "x.cpp"],
+    ["solve", "random:layers"], ["solve", "nowhere.npz"], ["list", "nowhere"], ["bench"], ["info", "x"],
     ["demo", "--episodes", "0"], ["demo", "--seeds", "x"], ["demo", "--seeds", "0"], ["demo", "--out", "file"],
     ["status", "file"], ["run", "file"], ["solve", "file"], ["resume", "file"], ["report", "file"],
 ]  # fmt: skip
 OPTIONS = [
     ["--seeds", "x"], ["--seeds", "1.5"], ["--seeds", "0"], ["--episodes", "1e99"], ["--episodes", "nan"],
     ["--episodes", "-5"], ["--learner", "x"], ["--learner", ""], ["--env", ""], ["--env", ":"], ["--env", "random:=3"],
-    ["--env", "random:layers=3,layers=4"], ["--set", "x"], ["--set", "=1"], ["--set", "a="], ["--set", "a=1", "a=2"],
-    ["--setting", "x"], ["--key", "x"], ["--key", "-1"], ["--rho", "x"], ["--rho", "-1"], ["--delta", "2"],
+    ["--env", "random:layers=3,layers=4"], ["--hparams", "x"], ["--hparams", "=1"], ["--hparams", "a="],
+    ["--hparams", "a=1", "a=2"], ["--key", "x"], ["--key", "-1"], ["--rho", "x"], ["--rho", "-1"], ["--delta", "2"],
     ["--delta", "x"], ["--horizon", "x"], ["--monitor", "x"], ["--dtype", "x"], ["--checkpoints", "x"],
     ["--checkpoints", "0"], ["--checkpoint-every", "0"], ["--checkpoint-every", "x"], ["--checkpoint-every", "nan"],
     ["--out", "file"], ["--out", "file/x"], ["--out", "full"], ["--shard", "3/3"], ["--shard", "x"], ["--import", "x"],
@@ -81,7 +82,7 @@ def _python() -> Iterator[tuple[str, Callable[[], Any]]]:
     fine = {
         ("hparams", "{}"), ("hparams", "()"), ("checkpoints", "1"), ("key", "0"), ("monitor", "True"),
         ("block", "None"),
-        ("rho", "1.5"), ("rho", "array([[0., 0.],\n       [0., 0.]])"), ("rho", "True"), ("rho", "[]"), ("rho", "()"),
+        ("rho", "1.5"), ("rho", "array([[0., 0.],\n       [0., 0.]])"), ("rho", "True"),
         ("key", "b'x'"), ("checkpoints", "'log'"),
     }  # fmt: skip
     for name in ("learner", "cmdp", "episodes", "seeds", "hparams", "key", "checkpoints", "rho", "delta", "horizon",
@@ -118,13 +119,13 @@ def run(quick: bool, place: Path) -> list[Row]:
 
 
 def _judge(words: list[str], work: Path, before: set[str]) -> str | None:
-    """What is wrong with how a mistake was taken; None: nothing."""
+    """The problem in the reaction to a mistake; None if there is none."""
     code, out, err = command(words)
     left = _names(work) - before
     if code != 2:
         return f"code {code}: {err[-200:]}"
-    sentences = [line for line in err.splitlines() if line.startswith("cpdpo: ")]  # beside remarks
-    if out or len(sentences) != 1 or "Traceback" in err or "fault of cpdpo" in err:
+    sentences = [line for line in err.splitlines() if line.startswith("cpdpo: ")]  # without remarks
+    if out or len(sentences) != 1 or "Traceback" in err or "internal error" in err:
         return f"not one sentence: {out[-100:]}{err[-300:]}"
     return f"left {left}" if left else None
 
@@ -134,26 +135,26 @@ def _names(work: Path) -> set[str]:
 
 
 def _count(what: str, tried: int, wrong: list[str]) -> Row:
-    for one in wrong:
-        print(f"  {what}: {one}")
+    for problem in wrong:
+        print(f"  {what}: {problem}")
     return Row(f"mistakes {what}", tried, len(wrong), "one sentence each, code 2, nothing written")
 
 
 def _flags(step: int, work: Path) -> Row:
-    asked = [words for words in WORDS if words]
+    commands = [words for words in WORDS if words]
     for words in OPTIONS:
         base = [part for flag, value in FLAGS.items() if flag != words[0] for part in (flag, value)]
-        asked.append(["run", *base, *words, *([] if "--out" in words else ["--out", "out"])])
+        commands.append(["run", *base, *words, *([] if "--out" in words else ["--out", "out"])])
     before = _names(work)
-    found = [(words, _judge(words, work, before)) for words in asked[::step]]
+    found = [(words, _judge(words, work, before)) for words in commands[::step]]
     return _count("in flags", len(found), [f"{' '.join(words)}: {bad}" for words, bad in found if bad])
 
 
 def _files(step: int, work: Path) -> Row:
     texts = list(BROKEN)
     for key, values in TOML.items():
-        fine = {"settings": {"{}"}, "imports": {"[]"}}.get(key, set())
-        for value in [*values, *(one for one in EVERYWHERE if one not in fine)]:
+        fine = {"hparams": {"{}"}, "imports": {"[]"}}.get(key, set())
+        for value in [*values, *(fixed for fixed in EVERYWHERE if fixed not in fine)]:
             texts.append("\n".join(f"{name} = {given}" for name, given in (GOOD | {key: value}).items()))
     wrong, tried = [], 0
     for text in texts[::step]:
@@ -178,10 +179,10 @@ def _calls(step: int, work: Path) -> Row:
                 call()
             wrong.append(f"{name}: taken")
         except (ValueError, FileNotFoundError) as error:
-            if len(str(error)) < 15:  # an array that it shows may have lines
+            if len(str(error)) < 15:  # an array in the message may have several lines
                 wrong.append(f"{name}: not a sentence: {str(error)[:200]}")
         except Exception as error:
             wrong.append(f"{name}: {type(error).__name__}: {str(error)[:200]}")
-    wrong += [f"left {one}" for one in _names(work) - before]
+    wrong += [f"left {name}" for name in _names(work) - before]
     what = _count("in Python", tried, wrong)
     return what._replace(detail="a ValueError of one sentence each, nothing written")

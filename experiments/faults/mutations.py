@@ -1,4 +1,4 @@
-"""Every kind of file that is read, damaged at random: it is refused by name, or done again, or changes nothing.
+"""Random damage to every kind of input file: it is refused by name, recomputed, or irrelevant.
 
 What may not happen: an error of any other kind, a hang, a message without the file's name, results that differ.
 """
@@ -20,7 +20,7 @@ import cpdpo_jax as cp
 from cpdpo_jax.simulation import blocks
 from cpdpo_jax.sweeps import runner
 from cpdpo_jax.sweeps.packing import Pack
-from cpdpo_jax.sweeps.run import asked
+from cpdpo_jax.sweeps.run import build_config
 from cpdpo_jax.sweeps.specification import expand
 from cpdpo_jax.sweeps.store import Store
 from experiments.faults.rows import ENVIRONMENT, Row, command, not_longer_than, same
@@ -76,7 +76,7 @@ MUTATIONS: dict[str, Mutation] = {
 
 
 def run(quick: bool, place: Path) -> list[Row]:
-    """One row for every kind of file."""
+    """One row per kind of file."""
     rng, each = random.Random(0), 8 if quick else 40
     finished, stopped = place / "finished", place / "stopped"
     whole = cp.run(TABLE, out=finished, progress=False)
@@ -98,8 +98,8 @@ def run(quick: bool, place: Path) -> list[Row]:
 
 
 def _stop(out: Path) -> None:
-    """A run of which every block was stopped in the middle."""
-    config = asked(TABLE)
+    """A run in which every block was stopped halfway."""
+    config = build_config(TABLE)
     store, todo = Store(out), expand(config)
     out.mkdir()
     store.begin(config, todo)
@@ -110,7 +110,7 @@ def _stop(out: Path) -> None:
 
 
 def _mutated(path: Path, each: int, rng: random.Random) -> Iterator[tuple[str, bytes | None]]:
-    """So many changes of a file, one after the other written there."""
+    """Write `count` mutations of a file to its path, one after the other."""
     content = path.read_bytes()
     for name, mutation in itertools.islice(itertools.cycle(MUTATIONS.items()), each):
         changed = mutation(content, rng)
@@ -123,7 +123,7 @@ def _mutated(path: Path, each: int, rng: random.Random) -> Iterator[tuple[str, b
 
 
 def _directory(name: str, source: Path, pattern: str, each: int, rng: random.Random, whole: list, place: Path) -> Row:
-    """Damage in a run directory: `status`, `report`, `resume`, and what is there afterwards."""
+    """Damage in a run directory: the reactions of `status`, `report` and `resume`, and the results afterwards."""
     ends: Counter[str] = Counter()
     wrong: list[str] = []
     for i in range(each):
@@ -139,13 +139,13 @@ def _directory(name: str, source: Path, pattern: str, each: int, rng: random.Ran
         ends[end.partition(":")[0]] += 1
         if not end.startswith(("refused", "done again", "no change")):
             wrong.append(f"{kind}: {end}")
-    for one in wrong:
-        print(f"  {name}: {one}")
+    for problem in wrong:
+        print(f"  {name}: {problem}")
     return Row(f"damaged: {name}", each, len(wrong), ", ".join(f"{n} {end}" for end, n in sorted(ends.items())))
 
 
 def _seen(copy: Path, path: Path, whole: list) -> str:
-    """How the commands take it."""
+    """The reactions of the commands."""
     codes = []
     for words in (["status", str(copy)], ["resume", str(copy)], ["resume", str(copy), "--any-version"]):
         code, _, err = command(words)
@@ -154,7 +154,7 @@ def _seen(copy: Path, path: Path, whole: list) -> str:
             return f"CODE {code}: {err[-300:]}"
         if code == 2 and path.name not in err and path.stem not in err and str(copy) not in err:
             return f"NOT NAMED: {err[-300:]}"
-        if code == 2 and (err.count("\n") != 1 or "fault of cpdpo" in err):
+        if code == 2 and (err.count("\n") != 1 or "internal error" in err):
             return f"NOT ONE SENTENCE: {err[-300:]}"
         if code == 0 and words[0] == "resume":
             break
@@ -183,8 +183,8 @@ def _judged(read: Callable[[], object], name: str, equal: Callable[[object], boo
 
 def _tally(what: str, ends: list[tuple[str, str]]) -> Row:
     wrong = [f"{kind}: {end}" for kind, end in ends if end not in ("refused", "no change", "another, valid")]
-    for one in wrong:
-        print(f"  {what}: {one}")
+    for problem in wrong:
+        print(f"  {what}: {problem}")
     counts = Counter(end.partition(":")[0] for _, end in ends)
     return Row(f"damaged: {what}", len(ends), len(wrong), ", ".join(f"{n} {end}" for end, n in sorted(counts.items())))
 
@@ -205,7 +205,7 @@ def _cmdp(each: int, rng: random.Random, place: Path) -> Row:
 
     def equal(got: object) -> bool:
         names = ("transition", "reward", "cost", "threshold", "action_mask", "concentration")
-        arrays = all(np.array_equal(getattr(got, one), getattr(before, one)) for one in names)
+        arrays = all(np.array_equal(getattr(got, name), getattr(before, name)) for name in names)
         return arrays and (got.noise, got.names, got.unit_names) == (before.noise, before.names, before.unit_names)  # pyright: ignore
 
     ends = [(kind, _judged(lambda: cp.load_cmdp(path), path.name, equal)) for kind, _ in _mutated(path, each, rng)]
@@ -213,10 +213,10 @@ def _cmdp(each: int, rng: random.Random, place: Path) -> Row:
 
 
 def _toml(each: int, rng: random.Random, place: Path) -> Row:
-    """What a person wrote has no checksum: it is another sweep, or refused."""
+    """A user's file has no checksum: a change gives another sweep or an error."""
     path = place / "sweep.toml"
     path.write_text(
-        'learners = ["uniform"]\nepisodes = [40, 60]\nseeds = 3\nsettings = "tuned"\nkey = 1\n'
+        'learners = ["uniform"]\nepisodes = [40, 60]\nseeds = 3\nhparams = "tuned"\nkey = 1\n'
         'environments = [{ name = "random", layers = 2, states = 2, grid = { rho = [0.1] } }]\n'
     )
     ends = []

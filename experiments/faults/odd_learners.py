@@ -1,4 +1,4 @@
-"""Some hundred learners that do odd things, by name: the material of `faults.learners`.
+"""About a hundred unusual learners by name, for `faults.learners`.
 
 What is odd is inside `update` (or `init`, `policy`): large constants, operations that XLA's CPU compiler has no code
 for inside one function, states of unusual structure.
@@ -30,7 +30,7 @@ def _uniform(problem: Problem, hyper: Any, state: Any) -> jax.Array:
 
 
 def _learner(name: str, change: Change) -> Learner:
-    """A learner that plays uniformly and whose state [ROWS,B] is changed oddly."""
+    """A learner that plays uniformly and changes its state [ROWS,B] in an unusual way."""
 
     def update(problem: Problem, hyper: Any, state: Any, policy: Any, trajectory: Any) -> tuple[Any, Info]:
         after = change(state, trajectory)
@@ -57,12 +57,12 @@ def _on_device(length: int) -> jax.Array:
 
 
 def _row(table: Any, trajectory: Any) -> jax.Array:
-    """An entry of a table, chosen by what the first lane saw: a dynamic index, which nothing can compute beforehand."""
+    """An entry of a table at a dynamic index that depends on the first lane's trajectory."""
     return lax.dynamic_index_in_dim(table, trajectory.action[0, 0], 0, keepdims=False)
 
 
 def _constants() -> dict[str, Change]:
-    """What a learner closes over, in all places that it can lie."""
+    """Learners with captured values in all possible places."""
     small, large, huge = numbers(500), numbers(2600), numbers(100_000)
     pieces = [numbers(900) + np.float32(i) for i in range(5)]
     transition, policies = numbers(8, 8, 6, 8), numbers(50, 5, 5, 3)
@@ -116,7 +116,7 @@ def _constants() -> dict[str, Change]:
         "constant under remat": lambda s, t: jax.checkpoint(lambda s: s + _row(large, t))(s),
         "constant in a custom derivative": lambda s, t: kinked(s),
         "constants that join to a large one": lambda s, t: s + _row(jnp.concatenate(pieces), t),
-        "constant that is padded": lambda s, t: s + _row(jnp.pad(small, 1500), t),
+        "constant that is pad_block": lambda s, t: s + _row(jnp.pad(small, 1500), t),
         "constant that is repeated": lambda s, t: s + _row(jnp.tile(small, 20), t),
         "five constants": lambda s, t: s + sum(_row(piece, t) for piece in pieces),
         "identity matrix made inside": lambda s, t: s + _row(jnp.eye(80), t)[0],
@@ -228,7 +228,7 @@ def _operations() -> dict[str, Change]:
 
 
 def _structures() -> dict[str, Learner]:
-    """Odd states and odd `init` and `policy`."""
+    """Unusual states, `init` and `policy`."""
     plain = _learner("", lambda s, t: s + t.reward[0])
     table = numbers(5000)
 
@@ -264,7 +264,7 @@ def _structures() -> dict[str, Learner]:
 
 
 def learners() -> dict[str, Learner]:
-    """All of them by name; made in the process that runs them."""
+    """All learners by name, created in the process that runs them."""
     changes = _constants() | _operations()
     made = {name: _learner(name, change) for name, change in changes.items()}
     return made | {name: replace(learner, name=name) for name, learner in _structures().items()}

@@ -1,4 +1,4 @@
-"""The table of a campaign: what was done, how often, and how often it went wrong."""
+"""The table of a campaign: the tests, their number and the number of failures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cpdpo_jax import cli
 from cpdpo_jax.results.tables import format_table
 
 ENVIRONMENT = {"name": "random", "layers": 2, "states": 2, "actions": 2, "constraints": 1}
-HANG = 120  # seconds after which something hangs
+HANG = 600  # seconds after which a call counts as hanging
 
 
 class Row(NamedTuple):
@@ -27,21 +27,21 @@ class Row(NamedTuple):
 
 
 def table(rows: list[Row]) -> str:
-    """For a terminal."""
+    """The table for a terminal."""
     return format_table(
-        [["what", "tried", "wrong", ""], *([one.what, *map(str, one[1:3]), one.detail] for one in rows)]
+        [["what", "tried", "wrong", ""], *([row.what, *map(str, row[1:3]), row.detail] for row in rows)]
     )
 
 
 def markdown(rows: list[Row]) -> str:
-    """For the page."""
-    lines = [f"| {one.what} | {one.tried:,} | {one.wrong} | {one.detail} |" for one in rows]
+    """The table in Markdown."""
+    lines = [f"| {row.what} | {row.tried:,} | {row.wrong} | {row.detail} |" for row in rows]
     return "\n".join(["| what | tried | wrong | |", "|---|---|---|---|", *lines])
 
 
 @contextlib.contextmanager
 def not_longer_than(seconds: float) -> Iterator[None]:
-    """TimeoutError where something hangs."""
+    """Raise TimeoutError if the body hangs."""
 
     def hangs(*_: Any) -> None:
         raise TimeoutError(f"no end after {seconds} s")
@@ -66,11 +66,11 @@ def command(arguments: list[str]) -> tuple[int | None, str, str]:
     return code, out.getvalue(), err.getvalue()
 
 
-def same(one: Any, other: Any) -> bool:
-    """Whether two lists of tables hold the same bits; times apart."""
-    if [(a.environment, a.episodes) for a in one] != [(b.environment, b.episodes) for b in other]:
+def same(first: Any, second: Any) -> bool:
+    """Whether two lists of tables are bit-identical, apart from durations."""
+    if [(a.environment, a.episodes) for a in first] != [(b.environment, b.episodes) for b in second]:
         return False
-    for a, b in zip(one, other, strict=True):
+    for a, b in zip(first, second, strict=True):
         left, right = a.result.data, b.result.data
         if set(left.variables) != set(right.variables):
             return False

@@ -19,4 +19,4 @@ esac
 "$venv/bin/python" --version
 # every library is used: netCDF, HiGHS, tyro, the compiled loop, numba's kernels, statistics, figures
 "$venv/bin/python" -m pytest -q -p no:cacheprovider -W default tests/results tests/exact/test_lp.py tests/envs/test_files.py \
-  tests/sweeps/test_integrity.py tests/kernels/cpu/test_ffi.py tests/cli/test_cli.py
+  tests/sweeps/test_integrity.py tests/kernels/machines tests/kernels/test_forms.py tests/cli/test_cli.py

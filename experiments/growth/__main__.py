@@ -2,10 +2,10 @@
 
 import sys
 
-from experiments import common
+from experiments.experiment import Experiment
 from experiments.growth import analysis, sweep
 
-main = common.command("growth", __doc__, sweep.cells, analysis.analyse)
+EXPERIMENT = Experiment("growth", __doc__, sweep.cells, analysis.analyse, partial=True)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(EXPERIMENT.main())

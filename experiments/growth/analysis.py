@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -22,46 +21,45 @@ GUIDES = ((0.5, "$T^{1/2}$", ":"), (0.93, "$T^{0.93}$", "--"))
 Samples = dict[tuple[str, str], dict[int, np.ndarray]]  # (learner, metric) -> T -> [instance, seed]
 
 
-def analyse(directory: Path, scale: str) -> common.Analysis:
+def analyse(data: common.Data, scale: str) -> common.Analysis:
     """A table and a figure for each group of instances, of what was run."""
-    results = common.load_finished(directory, sweep.cells(scale))
     sections, figures = [], {}
     for group in sweep.groups(scale):
         samples: Samples = {}
         for learner in group.learners:
-            runs = {t: results.get(sweep.cell(group, learner, t).name) for t in group.times_of(learner)}
+            runs = {t: data.get(sweep.cell(group, learner, t).name) for t in group.times}
             for metric in METRICS:
-                of = {t: statistics.last(run.data, metric) for t, run in runs.items() if run is not None}
-                if of:
-                    samples[learner, metric] = of
+                ends = {t: np.array(run[metric][0]) for t, run in runs.items() if run is not None}
+                if ends:
+                    samples[learner, metric] = ends
         if samples:
             sections.append(_table(group, samples))
             figures[f"growth_{group.name}"] = _figure(group, samples)
     return sections, figures
 
 
-def _exponent(of: dict[int, np.ndarray], *times: int) -> str:
+def _exponent(ends: dict[int, np.ndarray], *times: int) -> str:
     """Between the T that were run, or a dash."""
-    if len(times) < 2 or not all(t in of for t in times):
+    if len(times) < 2 or not all(t in ends for t in times):
         return "-"
-    return format_interval(*statistics.over_instances([of[t] for t in times], statistics.slope(times)))
+    return format_interval(*statistics.over_instances([ends[t] for t in times], statistics.slope(times)))
 
 
 def _table(group: Group, samples: Samples) -> Section:
     times = group.times
     steps = [f"{a:.0e}-{b:.0e}".replace("e+0", "e") for a, b in itertools.pairwise(times)]
     rows = [["learner", "metric", *(f"T = {t:,}" for t in times), *(f"exponent {s}" for s in steps), "overall"]]
-    for (learner, metric), of in samples.items():
-        levels = [format_mean(of[t], 4) if t in of else "not run" for t in times]
-        exponents = [_exponent(of, a, b) for a, b in itertools.pairwise(times)]
-        rows.append([learner, metric.replace("_", " "), *levels, *exponents, _exponent(of, *of)])
+    for (learner, metric), ends in samples.items():
+        levels = [format_mean(ends[t], 4) if t in ends else "not run" for t in times]
+        exponents = [_exponent(ends, a, b) for a, b in itertools.pairwise(times)]
+        rows.append([learner, metric.replace("_", " "), *levels, *exponents, _exponent(ends, *ends)])
     several = len(next(iter(next(iter(samples.values())).values()))) > 1
     over = "t interval over the instances" if several else "bootstrap interval over seeds"
     note = (
         f"Means over instances and {group.seeds} seeds (bootstrap interval over seeds); exponents: mean over instances "
-        f"of the slope of log metric over log T, 95 % {over}; overall: of all T that were run."
+        f"of the slope of log metric over log T, 95 % {over}; overall: over every T that was run."
     )
-    return Section(group.title, rows, note)
+    return Section(group.name, group.title, rows, note)
 
 
 def _figure(group: Group, samples: Samples) -> Figure:
@@ -71,14 +69,16 @@ def _figure(group: Group, samples: Samples) -> Figure:
     for axis, metric in zip(axes, METRICS, strict=True):
         starts = []
         for i, learner in enumerate(LEARNERS):
-            of = samples.get((learner, metric), {})
-            if not of:
+            ends = samples.get((learner, metric), {})
+            if not ends:
                 continue
-            level = np.array([statistics.over_instances([one], lambda logs: logs[0]) for one in of.values()])  # [T, 3]
+            level = np.array(
+                [statistics.over_instances([values], lambda logs: logs[0]) for values in ends.values()]
+            )  # [T, 3]
             point, low, high = np.exp(level).T
             error = np.maximum([point - low, high - point], 0)
-            beside = np.array(list(of), float) * 1.03 ** (i - 2)
-            axis.errorbar(beside, point, yerr=error, label=learner, capsize=2, **common.look(i))
+            shifted = np.array(list(ends), float) * 1.03 ** (i - 2)
+            axis.errorbar(shifted, point, yerr=error, label=learner, capsize=2, **common.line_style(learner))
             starts += [point[0]] if point[0] > 0 else []
         _guides(axis, times, min(starts, default=1.0))
         axis.set(yscale="log", title=metric.replace("_", " ") + " at T")

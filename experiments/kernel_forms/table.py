@@ -1,4 +1,4 @@
-"""Which form of the inner problem is fastest? Microseconds per lane of `occupancy_bounds` for each form tried.
+"""Compares forms of the inner problem: microseconds per lane of `occupancy_bounds` for each form.
 
     python experiments/kernel_forms/table.py
 
@@ -9,22 +9,18 @@ CPU seconds of the process, not wall clock, so that a busy machine disturbs less
 from __future__ import annotations
 
 import argparse
-import importlib
 import time
 from collections.abc import Callable
-from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cpdpo_jax.kernels import extreme, loops
+from cpdpo_jax import kernels
+from cpdpo_jax.kernels.machines import unrolled
 from cpdpo_jax.results.tables import format_table
 
 LAYERS, ACTIONS, LANES = 5, 3, 64
-
-occupancy: Any = importlib.import_module("cpdpo_jax.kernels.occupancy")  # `kernels.occupancy` is the function
 
 
 def problem(states: int, lanes: int = LANES) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -39,7 +35,7 @@ def problem(states: int, lanes: int = LANES) -> tuple[jax.Array, jax.Array, jax.
 
 
 def naive_one(policy: jax.Array, lower: jax.Array, upper: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """As one would write it: one DP per target state, the inner problem by sorting, no thought of layout."""
+    """A straightforward version: a recursion per target state, sorting for the inner problem, ignoring the layout."""
     n_layers, n_states = policy.shape[:2]
 
     def inner(lo, hi, f, sign):
@@ -62,40 +58,6 @@ def naive_one(policy: jax.Array, lower: jax.Array, upper: jax.Array) -> tuple[ja
         return jnp.stack(rows)
 
     return bound(-1), bound(1)
-
-
-def sorted_extreme(lower, spread, slack, excess, f, maximize) -> jax.Array:
-    """The sorted form with the lanes last: lower.f + sum_j f_(j) (min(s, C_j) - min(s, C_(j-1)))."""
-    n = f.shape[0]
-    shape = jnp.broadcast_shapes(slack.shape, f.shape[1:])
-    order = jnp.argsort(-f if maximize else f, axis=0)
-    ranked = jnp.take_along_axis(f, order, axis=0)
-    spreads = jnp.stack([jnp.broadcast_to(spread(j), shape) for j in range(n)])
-    spreads = jnp.take_along_axis(spreads, jnp.broadcast_to(order, (n, *shape)), axis=0)
-    total, before, filled = 0.0, 0.0, 0.0
-    for j in range(n):
-        filled = filled + spreads[j]
-        given = jnp.minimum(filled, slack)
-        total, before = total + ranked[j] * (given - before), given
-    return total + loops.unrolled_sum(n, lambda j: lower(j) * f[j])
-
-
-def batched(form: Callable | None, narrow: int) -> Callable:
-    """`occupancy_bounds` with another inner form, or another width up to which breakpoints are unrolled."""
-
-    def run(policy, lower, upper):
-        kept = occupancy.extreme, occupancy.written_out, extreme.MAX_BREAKPOINTS
-        occupancy.extreme, occupancy.written_out, extreme.MAX_BREAKPOINTS = (
-            form or extreme.extreme,
-            lambda shape: shape[1] <= narrow,
-            narrow,
-        )
-        try:
-            return occupancy.occupancy_bounds_in_box(policy, extreme.make_box(lower, upper))
-        finally:
-            occupancy.extreme, occupancy.written_out, extreme.MAX_BREAKPOINTS = kept
-
-    return run
 
 
 def seconds(function: Callable, arguments: tuple, budget: float) -> tuple[float, float, tuple]:
@@ -123,10 +85,9 @@ def main() -> None:
     chosen = parser.parse_args()
     forms: dict[str, tuple[Callable, int]] = {  # with the widest layer each is tried on
         "naive: sort, plain vmap": (jax.vmap(naive_one, in_axes=-1, out_axes=-1), 20),
-        "breakpoints unrolled, lanes last": (batched(None, narrow=99), 10),
-        "breakpoints in a loop, lanes last": (batched(None, narrow=0), 99),
-        "sorted, lanes last": (batched(partial(sorted_extreme), narrow=0), 20),
-        "as shipped": (batched(None, narrow=loops.MAX_BREAKPOINTS), 99),
+        "the paper's: scan over layers, lanes last": (kernels.occupancy_bounds.paper, 20),
+        "unrolled, lanes last": (unrolled.occupancy_bounds, 10),
+        "as shipped": (kernels.occupancy_bounds, 99),
     }
     rows = [["form", *(f"S={s}" for s in chosen.states), "exponent", "compile s at each S"]]
     times: dict[str, list[float]] = {}

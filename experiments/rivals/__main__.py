@@ -2,10 +2,17 @@
 
 import sys
 
-from experiments import common
+from experiments.experiment import Experiment
 from experiments.rivals import analysis, sweep
 
-main = common.command("rivals", __doc__, sweep.cells, analysis.analyse)
+EXPERIMENT = Experiment(
+    "rivals",
+    __doc__,
+    sweep.cells,
+    analysis.analyse,
+    measured=analysis.measured,
+    learners=list(sweep.NOTEBOOK_LEARNERS.values()),
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(EXPERIMENT.main())

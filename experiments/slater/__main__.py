@@ -2,10 +2,10 @@
 
 import sys
 
-from experiments import common
+from experiments.experiment import Experiment
 from experiments.slater import analysis, sweep
 
-main = common.command("slater", __doc__, sweep.cells, analysis.analyse)
+EXPERIMENT = Experiment("slater", __doc__, sweep.cells, analysis.analyse)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(EXPERIMENT.main())

@@ -1,4 +1,4 @@
-"""What is run: CMDPs that differ only in their Slater margin rho, and one margin that the learner gets wrong."""
+"""What is run: CMDPs that differ only in their Slater margin rho, and one misspecified margin."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from typing import Any, NamedTuple
 
 from experiments.common import Cell
 
-LEARNERS = ("cpd_oppo", "cpdpo", "regularized_primal_dual", "optprimaldual")
+WITH_RHO = ("cpd_oppo", "cpdpo", "regularized_primal_dual", "optprimaldual")
+LEARNERS = (*WITH_RHO, "cpd_oppo_free")  # the last does not receive rho
 
 
 class Sizes(NamedTuple):
-    """What a scale has."""
+    """The sizes of a scale."""
 
     sizes: dict[str, Any]
     rhos: tuple[float, ...]  # true ones, known to the learner
-    rho: float  # the one that is got wrong
+    rho: float  # the misspecified margin
     factors: tuple[float, ...]  # believed / true
     explored: int  # episodes that estimate it
     instances: int
@@ -30,31 +31,37 @@ SCALES = {
         {"layers": 3, "states": 2, "actions": 2, "constraints": 1, "key": 2},
         (0.3, 0.1), 0.1, (1.0, 2.0), 20, 2, 100, 3,
     ),
-    "small": Sizes(BIG, RHOS, 0.3, FACTORS, 1000, 4, 10**5, 8),
+    "small": Sizes(BIG, RHOS, 0.3, FACTORS, 1000, 4, 10**4, 8),
     "paper": Sizes(BIG, RHOS, 0.3, FACTORS, 10_000, 4, 10**6, 8),
 }  # fmt: skip
 
 
 def known(scale: str, learner: str) -> Cell:
-    """The same P, r and g with every margin; all margins of the first draw first."""
-    of = SCALES[scale]
-    environment = {"name": "small_rho", **of.sizes, "rhos": list(of.rhos), "instances": of.instances}
-    options = {"episodes": of.episodes, "seeds": of.seeds, "checkpoints": 20}
+    """The same P, r and g with every margin, ordered by draw, then by margin."""
+    sizes = SCALES[scale]
+    environment = {"name": "small_rho", **sizes.sizes, "rhos": list(sizes.rhos), "instances": sizes.instances}
+    options = {"episodes": sizes.episodes, "seeds": sizes.seeds, "checkpoints": 20}
     return Cell(f"known-{learner}", learner, environment, options)
 
 
-def believed(scale: str, learner: str, factor: float | None) -> Cell:
-    """One margin, told to the learner wrong by a factor, or estimated (None)."""
-    of = SCALES[scale]
-    environment = {"name": "random", **of.sizes, "rho": of.rho, "instances": of.instances}
-    rho = f"estimate:{of.explored}" if factor is None else of.rho * factor
-    options = {"episodes": of.episodes, "seeds": of.seeds, "checkpoints": 20, "rho": rho}
-    return Cell(f"believed-{learner}-{'estimated' if factor is None else f'{factor:g}'}", learner, environment, options)
+def believed(scale: str, learner: str) -> Cell:
+    """One true margin, misspecified by each factor: an axis of hparams."""
+    return _one_margin(scale, "believed", learner, [SCALES[scale].rho * factor for factor in SCALES[scale].factors])
+
+
+def estimated(scale: str, learner: str) -> Cell:
+    """The same margin, estimated."""
+    return _one_margin(scale, "estimated", learner, f"estimate:{SCALES[scale].explored}")
+
+
+def _one_margin(scale: str, name: str, learner: str, rho: Any) -> Cell:
+    sizes = SCALES[scale]
+    environment = {"name": "random", **sizes.sizes, "rho": sizes.rho, "instances": sizes.instances}
+    options = {"episodes": sizes.episodes, "seeds": sizes.seeds, "checkpoints": 20, "rho": rho}
+    return Cell(f"{name}-{learner}", learner, environment, options)
 
 
 def cells(scale: str) -> list[Cell]:
     """Known first."""
-    found = [known(scale, learner) for learner in LEARNERS]
-    return found + [
-        believed(scale, learner, factor) for learner in LEARNERS for factor in (*SCALES[scale].factors, None)
-    ]
+    chosen = [known(scale, learner) for learner in LEARNERS]
+    return chosen + [cell(scale, learner) for cell in (believed, estimated) for learner in WITH_RHO]

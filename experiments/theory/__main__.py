@@ -2,10 +2,17 @@
 
 import sys
 
-from experiments import common
-from experiments.theory import analysis, sweep
+from experiments.experiment import Experiment
+from experiments.theory import analysis, free, sweep
 
-main = common.command("theory", __doc__, sweep.cells, analysis.analyse)
+EXPERIMENT = Experiment(
+    "theory",
+    __doc__,
+    sweep.cells,
+    analysis.analyse,
+    measured=analysis.measured,
+    learners=list(free.EXACT_LEARNERS.values()),
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(EXPERIMENT.main())
