@@ -11,7 +11,7 @@ import hashlib
 import os
 import socket
 import threading
-from collections.abc import Container
+from collections.abc import Callable, Container
 from pathlib import Path
 
 SUFFIX = ".unfinished"  # of temporary files; after a kill they remain, and `remove_unfinished` deletes them
@@ -28,12 +28,7 @@ def write(path: str | os.PathLike[str], content: bytes | memoryview | str) -> No
     target = Path(path)
     temporary = _temporary(target)
     try:
-        try:
-            _write_synced(temporary, content)
-        except FileNotFoundError:
-            message = f"'{target}' cannot be written: folder '{target.parent}' does not exist; create it first."
-            raise FileNotFoundError(message) from None
-        os.replace(temporary, target)
+        _publish(temporary, target, content, os.replace)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -45,15 +40,9 @@ def create(path: str | os.PathLike[str], content: bytes | memoryview | str) -> b
     target = Path(path)
     temporary = _temporary(target)
     try:
-        _write_synced(temporary, content)
-        try:
-            os.link(temporary, target)
-        except FileExistsError:
-            return False
-        except OSError:  # the file system has no hard links
-            if target.exists():
-                return False
-            os.replace(temporary, target)
+        _publish(temporary, target, content, _link)
+    except FileExistsError:
+        return False
     finally:
         temporary.unlink(missing_ok=True)
     _sync_directory(target.parent)
@@ -92,6 +81,39 @@ def _temporary(target: Path) -> Path:
     """The temporary path of a target; it differs between threads, processes and machines."""
     host = "".join(letter if letter.isalnum() else "-" for letter in socket.gethostname())
     return target.with_name(f".{target.name}.{host}.{os.getpid()}.{threading.get_ident()}{SUFFIX}")
+
+
+def _publish(
+    temporary: Path, target: Path, content: bytes | memoryview | str, move: Callable[[Path, Path], None]
+) -> None:
+    """Write the temporary file and move it to the target.
+
+    Where locks are lost, another process may take the file for that of a killed process and remove it
+    (`remove_unfinished`); it is then written again.
+    """
+    for attempts_left in reversed(range(10)):
+        try:
+            _write_synced(temporary, content)
+        except FileNotFoundError:
+            message = f"'{target}' cannot be written: folder '{target.parent}' does not exist; create it first."
+            raise FileNotFoundError(message) from None
+        try:
+            return move(temporary, target)
+        except FileNotFoundError:
+            if not attempts_left:
+                raise
+
+
+def _link(temporary: Path, target: Path) -> None:
+    """Give the temporary file the target's name; FileExistsError if another file has it."""
+    try:
+        os.link(temporary, target)
+    except (FileExistsError, FileNotFoundError):
+        raise
+    except OSError:  # the file system has no hard links
+        if target.exists():
+            raise FileExistsError from None
+        os.replace(temporary, target)
 
 
 def _write_synced(path: Path, content: bytes | memoryview | str) -> None:

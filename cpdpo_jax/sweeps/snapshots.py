@@ -44,13 +44,14 @@ def read(store: Store, key: str) -> dict[str, Any]:
 
 
 def load(store: Store, key: str) -> Snapshot | None:
-    """The snapshot of a block; None if the block has not started."""
+    """The snapshot of a block; None if there is none."""
     from cpdpo_jax.simulation.blocks import Snapshot
     from cpdpo_jax.simulation.curves import BlockCurves
 
-    if not store.checkpoint_path(key).is_file():
+    try:
+        arrays = read(store, key)
+    except FileNotFoundError:
         return None
-    arrays = read(store, key)
     state = [arrays[name] for name in sorted(arrays) if name.startswith("run_")]
     curves = BlockCurves(**{name: arrays[f"record_{name}"] for name in BlockCurves._fields})
     return Snapshot(int(arrays["episode"]), arrays["believed"], curves, state)
@@ -66,8 +67,9 @@ def episodes_done(store: Store, key: str) -> int:
 
 def machine_difference(store: Store, key: str) -> str:
     """The differences between a snapshot's machine and this one that may affect rounding, as text; "" for none."""
-    if not store.checkpoint_path(key).is_file():
+    try:
+        then, now = json.loads(str(read(store, key)["rounding"])), rounding()
+    except FileNotFoundError:
         return ""
-    then, now = json.loads(str(read(store, key)["rounding"])), rounding()
     names = dict.fromkeys([*now, *then])
     return "; ".join(f"{x} {then.get(x)!r} then, {now.get(x)!r} now" for x in names if then.get(x) != now.get(x))

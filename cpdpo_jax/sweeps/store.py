@@ -155,7 +155,7 @@ class Store:
             files.remove_unfinished(self.path)
         for snapshot in (self.path / "checkpoints").glob("*.npz"):
             if snapshot.stem in selected and self.is_done(snapshot.stem):
-                snapshot.unlink()
+                snapshot.unlink(missing_ok=True)
 
     def _begin_shard(self, shard: Shard) -> None:
         self._write_sessions(shard, [*self._sessions(shard), _session()])

@@ -99,6 +99,31 @@ def test_the_name_while_writing_has_host_process_and_thread(tmp_path, monkeypatc
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.parametrize("how", [files.write, files.create])
+@pytest.mark.parametrize("links", [True, False])
+def test_a_file_whose_temporary_file_is_removed_by_another_process_is_written_again(tmp_path, monkeypatch, how, links):
+    """As where locks are lost: the other process takes it for a leftover of a killed one."""
+    times = [3]
+    sync = os.fsync
+
+    def remove_first(handle):
+        sync(handle)
+        if times[0]:
+            times[0] -= 1
+            files.remove_unfinished(tmp_path)
+
+    def no_links(*_):
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(os, "fsync", remove_first)
+    if not links:
+        monkeypatch.setattr(os, "link", no_links)
+    how(tmp_path / "a", "x")
+    assert times == [0]
+    assert (tmp_path / "a").read_text() == "x"
+    assert os.listdir(tmp_path) == ["a"]
+
+
 def test_clear_removes_what_a_killed_process_left_and_nothing_else(tmp_path):
     for name in (f".a.1.2{files.SUFFIX}", ".hidden", "a", f"a{files.SUFFIX}"):
         (tmp_path / name).write_text("x")
