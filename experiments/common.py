@@ -1,10 +1,10 @@
-"""What the experiments share: sweeps that are run once and stored, tables with intervals, figures, the command line.
+"""Shared by the experiments: sweeps that are run once and stored, tables with intervals, figures, the command line.
 
 An experiment is a package: `sweep` (what is run: its cells), `analysis` (from measured values to tables and figures)
 and `__main__` (an `Experiment`). Results are kept in runs/NAME/SCALE/CELL, a run directory of `cp.run`
-per cell: a run that was stopped or killed goes on from where it stood, and `cpdpo status` and `cpdpo report` understand
-each of them. What an analysis needs of a cell are a few numbers, which JSON can hold: `experiments.reproduce` keeps
-them in the repository, and makes tables and figures from them without a run.
+per cell: a run that was stopped or killed is resumed, and `cpdpo status` and `cpdpo report` read each of them. An
+analysis needs only a few numbers per cell, in JSON: `experiments.reproduce` stores them in the repository and makes
+tables and figures from them without a run.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def load_cell(directory: Path, cell: Cell) -> cp.Result:
     """The result of a finished cell; an error if it has values that are not finite."""
     result = cp.load_run(directory / cell.name)[0].result
     if (result.data.first_non_finite > 0).any():
-        raise ValueError(f"{directory / cell.name} has values that are not finite; its table would have no meaning.")
+        raise ValueError(f"{directory / cell.name} has values that are not finite; its table would be meaningless.")
     return result
 
 
@@ -126,7 +126,7 @@ def line_style(learner: str, variant: int | None = None) -> dict[str, Any]:
 
 
 def legend(figure: Figure, axis: Axes, columns: int = 4) -> None:
-    """One legend below all panels, where no data are."""
+    """One legend below all panels, where it hides no data."""
     handles, labels = axis.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, len(labels)))
 
@@ -176,5 +176,5 @@ def write_figure(path: Path, figure: Figure) -> None:
 
 
 def say(text: str) -> None:
-    """Progress, apart from the table."""
+    """Print progress, separate from the table."""
     print(text, file=sys.stderr, flush=True)

@@ -37,7 +37,7 @@ class Experiment(NamedTuple):
     measured: Callable[[cp.Result, str], common.Values] = common.ends  # of a cell that is a `Cell`
     run: Callable[[Path, Sequence[Any], str], None] = common.run  # the cells that are not stored
     read: Callable[[Path, Any], common.Values | None] | None = None  # of other cells; None: not stored
-    partial: bool = False  # tables can say what was not run
+    partial: bool = False  # tables can state what was not run
     learners: Sequence[cp.learners.Learner] = ()  # its own
 
     def data(self, place: Callable[[Any], Path], scale: str) -> common.Data:

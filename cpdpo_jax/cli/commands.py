@@ -115,7 +115,7 @@ def _dry_run(config: Config, out: Path, as_json: bool) -> int:
     todo = {key: block for key, block in blocks.items() if not (store.exists and store.is_done(key))}
     packs = make_packs(todo, dict.fromkeys(todo, 0), worker_count())
     programs = len({pack.program for pack in packs})
-    log(f"compiling and timing {counted(programs, 'program')}, some seconds each; the run reuses them ...")
+    log(f"compiling and timing {counted(programs, 'program')}, a few seconds each; the run reuses them ...")
     measured, lanes = probe(todo, packs), describe_lanes(packs)
     if as_json:
         counts = {"directory": str(out), "blocks": len(blocks), "to_run": len(todo), "lanes": lanes}

@@ -25,7 +25,7 @@ REFERENCE = {"million_episodes_per_second": 4.3, "on": "512 seeds on two quiet c
 
 
 def run(args: arguments.Info) -> int:
-    """Print everything; the benchmark takes some seconds."""
+    """Print everything; the benchmark takes a few seconds."""
     facts = gather()
     print(json.dumps(facts) if args.json else text(facts))
     return 0

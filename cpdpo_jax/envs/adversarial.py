@@ -1,5 +1,4 @@
-"""Losses that change with the episode, for PO-DB: switching, drifting, periodic, and chasing the learner; regret
-in hindsight.
+"""Losses that change with the episode (switching, drifting, periodic, chasing the learner), and regret in hindsight.
 
 Every sequence except `chasing` has the form loss_t = sum_j w_j(t) table_j with few tables. So nothing of size T is
 stored, a jitted loop can compute the losses of any episode, and the mean over all episodes is exact and cheap.
@@ -52,8 +51,8 @@ class AdaptiveLosses:
     `remember(memory, policy)` the memory after a policy `[L, S, A, *B]` was played; all with the lanes *B last.
     """
 
-    table: np.ndarray  # [L, S, A] what does not depend on the learner; 0 at padding
-    share: float  # the share of a loss that does
+    table: np.ndarray  # [L, S, A] the part that does not depend on the learner; 0 at padding
+    share: float  # the share of the part that does
     window: float  # length of the memory in episodes
     episodes: int  # T
     name: str  # shown in results
@@ -126,7 +125,7 @@ def periodic(cmdp: CMDP, *, episodes: int, period: float = 100.0, key: int = 0) 
 def chasing(
     cmdp: CMDP, *, episodes: int, share: float = 0.5, window: float | None = None, key: int = 0
 ) -> AdaptiveLosses:
-    """Losses that grow where the learner went recently: (1 - share) table + share (mean of pi(a|x) over a window).
+    """Losses that grow where the learner has been recently: (1 - share) table + share (mean of pi(a|x) over a window).
 
     The table is random; the window is in episodes, T / 20 by default. Actions that the learner prefers become
     expensive.

@@ -33,7 +33,7 @@ def box(
 
     121 states, 4 actions, H = 30. State: agent's cell x box's cell, both without wall (they may coincide), numbered
     agent * 11 + box. With probability `slip` = .1 the move is replaced by a uniformly random move. Moving onto the box
-    pushes it; a move that leaves the state space is void. When the agent reaches G: reward 1, then 1/H per step
+    pushes it; a move that leaves the state space has no effect. When the agent reaches G: reward 1, then 1/H per step
     (absorbs). Cost 1/H for every step, also in G, while the box, after the step, has at least 2 of its 4 neighbours as
     walls; at most .1. `map`: rows of W (wall), S (agent), X (box), G and 0, surrounded by walls.
     """

@@ -42,7 +42,7 @@ def make_cmdp(
         threshold: `[M]`, alpha in [0, L]; the constraints are V(g_i) <= alpha_i.
         action_mask: `[L, S, A]` bool, True where an action is allowed; None allows all.
         state_mask: `[L, S]` bool, True for real states; None: x_0, and later every state with an allowed action.
-        noise: the law of the samples around their mean: "bernoulli", "deterministic" or "beta".
+        noise: the distribution of the samples around their mean: "bernoulli", "deterministic" or "beta".
         concentration: c of the "beta" noise, Beta(c mean, c (1 - mean)).
         name: shown in tables and errors.
         units: the map back to the units of the source; None: the arrays are in the units of the source.

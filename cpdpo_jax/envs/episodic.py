@@ -17,7 +17,7 @@ ADDED = -1  # stands for the added x_0 in `layer_states`
 
 
 class _Source(NamedTuple):
-    """The episodic model, checked, with the steps spelled out."""
+    """The episodic model after its checks, with arrays for each step."""
 
     transition: np.ndarray  # [H-1, S, A, S], rows of pairs that no episode visits are 0
     start: np.ndarray  # [S] distribution of the first state
@@ -45,8 +45,8 @@ def from_episodic(
 
     A distribution over several first states becomes an added first layer: x_0 with a single action without reward
     or cost; then L = H + 1, otherwise L = H. A payoff v with an entry outside [0, 1] (over the pairs that can be
-    visited) is mapped to (v - lo) / (hi - lo) at every step, its threshold along with it; a utility u >= b becomes the
-    cost 1 - u <= H - b, an objective to be minimised the reward 1 - v. `units` stores the inverse transformation:
+    visited) is mapped to (v - lo) / (hi - lo) at every step, and so is its threshold. A utility u >= b becomes the
+    cost 1 - u <= H - b; an objective to be minimised becomes the reward 1 - v. `units` stores the inverse map:
     original value = scale * value + offset (see `original_units`). `layer_states` maps states to the source's.
 
     Args:

@@ -91,7 +91,7 @@ class CMDPEnv(gymnasium.Env[Any, Any]):
         if self.cmdp.noise == "bernoulli":
             return (self.np_random.random(len(means)) < means).astype(float)
         c, inner = float(self.cmdp.concentration), (means > 0) & (means < 1)
-        safe = np.where(inner, means, 0.5)  # a Beta law at the ends is a point, which the generator refuses
+        safe = np.where(inner, means, 0.5)  # Beta with mean 0 or 1 is a point, which the generator refuses
         return np.where(inner, self.np_random.beta(c * safe, c * (1 - safe)), means)
 
     def _observation(self) -> Any:

@@ -26,11 +26,11 @@ def hard(
     r(x, i) = lambda_i g_i(x, i), g_i(x, i) = c(x), and costs nothing to the other constraints; the next state is drawn
     from the layer's own distribution for every action. The threshold of each constraint is `share`/m of what
     action i alone would cost. Hence r - lambda.g = 0 for every policy at the optimal lambda: the Lagrangian is
-    bilinear without curvature, as in matching pennies. Below lambda_i a best response plays i everywhere and violates
-    constraint i by (1 - share/m) of its cost, above it never plays i and loses all its reward; gradient steps on both
-    sides circle around the saddle point. Signed violations cancel over a cycle, so the weak ones stay small, and the
-    strong ones grow by a constant share per episode: the exact primal-dual method (known model, steps 1/sqrt(T)) has
-    after T = 8000 a strong violation of 1473 against a weak one of 126, and on a random instance no linear growth
+    bilinear without curvature, as in matching pennies. Below lambda_i, a best response plays i everywhere and violates
+    constraint i by (1 - share/m) of its cost; above lambda_i, it never plays i and loses all its reward. Gradient steps
+    on both sides circle around the saddle point. Signed violations cancel over a cycle, so weak violation stays small,
+    while strong violation grows linearly: the exact primal-dual method (known model, steps 1/sqrt(T)) has a strong
+    violation of 1473 and a weak one of 126 at T = 8000. On a random instance it has no linear growth
     (`tests/envs/test_hard.py`). No deterministic policy and no best response is close to the optimum, which mixes.
     Drawn by `key` in this order: lambda ~ U(.5, 1) `[m]`, c ~ U(.5, 1) `[L, S]`, next states ~ Dirichlet(1) `[L-1, S]`.
     """
@@ -44,7 +44,7 @@ def hard(
         for i in range(m):
             cost[i, :, :, i + 1] = weight
         there = np.concatenate([np.eye(n)[:1], ahead])  # the distribution over each layer
-        full = float((there * weight).sum())  # what one action alone would cost
+        full = float((there * weight).sum())  # the cost of playing one action alone
         transition = np.broadcast_to(ahead[:, None, None, :], (n_layers - 1, n, m + 1, n))
         reward = np.tensordot(multipliers, cost, 1)
         return make_cmdp(transition, reward, cost, np.full(m, share / m * full), noise=noise, name=name)

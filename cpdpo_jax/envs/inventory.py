@@ -26,12 +26,12 @@ def inventory(
 ) -> CMDP:
     """Inventory control (DOPE, Bura et al. 2022): earn by selling, with the cost of orders and stock bounded.
 
-    6 states, at most 6 actions, H = 7. State s is the stock 0..5, start 0; order a in 0..5-s (fewer orders fit a full
-    stock: masked). The demand D has the given law; s' = max(0, s + a - D). Reward: `price` for each unit sold,
-    min(D, s + a), in the mean over the demand. Cost: (4 + 2a if a > 0) + (s + a), at most 3.5 over the episode. Both
+    6 states, at most 6 actions, H = 7. State s is the stock 0..5, start 0; order a in 0..5-s (orders that do not fit
+    are masked). The demand D has the given distribution; s' = max(0, s + a - D). Reward: `price` for each unit sold,
+    min(D, s + a), averaged over the demand. Cost: (4 + 2a if a > 0) + (s + a), at most 3.5 over the episode. Both
     are divided by their largest entry, which is the unit in which the source states its threshold.
     Deviation: the public code weights the revenue f(d) by P(s' = d), as if the next stock were the demand. Here it is
-    weighted by the demand's own law, with d the units sold: demand beyond the stock brings no revenue.
+    weighted by the demand's own distribution, with d the units sold: demand beyond the stock brings no revenue.
     """
     law = np.array(demand, float)
     if law.ndim != 1 or len(law) < 2 or not (law >= 0).all() or abs(law.sum() - 1) > 1e-9:

@@ -40,10 +40,10 @@ def number(name: str, value: Any, low: float, high: float, *, open_low: bool = F
 def check_memory(
     family: str, n_layers: int, n_states: int, n_actions: int, instances: Any = None, solving: int = SOLVING_DENSE
 ) -> None:
-    """Refuse sizes that this machine has not the memory to build and solve.
+    """Raise if the machine lacks the memory to build and solve instances of these sizes.
 
-    Measured: `COPIES` times the transitions [L-1,S,A,S] of all instances, and `solving` times those of one instance for
-    the linear program, of which one is solved at a time.
+    The measured need is `COPIES` times the transitions [L-1,S,A,S] of all instances, and `solving` times those of one
+    instance, because one linear program is solved at a time.
     """
     instances = 1 if instances is None else integer("instances", instances, 1)
     needed = 8 * max(n_layers - 1, 1) * n_states**2 * n_actions * (COPIES * instances + solving)

@@ -50,7 +50,7 @@ def draw_cmdp(cmdp: CMDP, policy: np.ndarray | None = None, *, title: str | None
             _arrow(axis, where[k, x], where[k + 1, int(y)], int(a), float(row[y] * weight[k, x, a]), bend)
             shown.add(int(a))
     for (k, x), (u, v) in where.items():
-        ink = "0.2" if k == n_layers or weight[k, x].sum() > 1e-6 else "0.75"  # pale where no episode comes
+        ink = "0.2" if k == n_layers or weight[k, x].sum() > 1e-6 else "0.75"  # pale if no episode visits it
         axis.plot(u, v, "o", markersize=25, markerfacecolor="white", markeredgecolor=ink, zorder=3)
         label = "$x_0$" if k == 0 else "$x_L$" if k == n_layers else str(x)
         axis.text(u, v, label, ha="center", va="center", fontsize=min(16, 10 * large), color=ink, zorder=4)
@@ -142,7 +142,7 @@ def _cell(axis: Axes, row: int, column: int, letter: str, final: bool, visits: f
 
 
 def _moves(axis: Axes, row: int, column: int, share: np.ndarray) -> None:
-    """An arrow for each move, as long as its share."""
+    """An arrow for each move; its length is the move's share."""
     for a, (down, right) in enumerate(MOVES):
         if share[a] > 0.02:
             length = 0.12 + 0.26 * share[a]

@@ -37,7 +37,7 @@ def random(
 
     Drawn by `key` in this order: P ~ Dirichlet(`concentration`) `[L-1, S, A, S]`, r ~ U(0, 1) `[L, S, A]`,
     g ~ U(0, 1) `[M, L, S, A]`; then the thresholds (see `cpdpo_jax.envs.slater`). `rho`: the Slater margin, which
-    `solve` confirms within 1e-6. Without it, `tightness` in [0, 1) says where the thresholds lie between the costs of
+    `solve` confirms within 1e-6. Without it, `tightness` in [0, 1) places the thresholds between the costs of
     the unconstrained optimum (0) and costs that no policy can lower simultaneously (1). `binding`: every optimal
     multiplier is at least 1e-3. Draws where this is impossible are rejected in favour of the next draw of the stream;
     the list `rejected` receives their number for each instance. `instances=n` gives a batch of n.

@@ -129,7 +129,7 @@ def defaults(name: str) -> dict[str, Any]:
 
 
 def help(name: str | None = None) -> str:
-    """What an environment is: its docstring and its parameters with their defaults; without a name, one line each."""
+    """The docstring of an environment and its parameters with defaults; without a name, one line per environment."""
     if name is None:
         width = max(map(len, names()))
         return "\n".join(f"{known:{width}}  {_doc(known).partition(chr(10))[0]}" for known in names())

@@ -25,9 +25,9 @@ def media_streaming(
     """Media streaming (DOPE, Bura et al. 2022): keep the buffer from running empty, with little fast service.
 
     10 states, 2 actions, H = 10. State s is the buffer's filling 0..9, start 0. Action 0 is fast (mu = .9), 1 slow
-    (mu = .1); the buffer goes up with mu (1 - lambda), down with (1 - mu) lambda, lambda = `leave`, clipped to its
-    ends. The objective, 1 in s = 0, is MINIMISED; the constraint's cost is 1 for fast, at most 5. Original units
-    count the steps with an empty buffer: an objective to be minimised.
+    (mu = .1); the buffer rises by 1 with probability mu (1 - lambda) and falls by 1 with (1 - mu) lambda, lambda =
+    `leave`, and is clipped to its ends. The objective, 1 in s = 0, is MINIMISED; the constraint's cost is 1 for fast,
+    at most 5. Original units count the steps with an empty buffer: an objective to be minimised.
     """
     horizon, buffer = integer("horizon", horizon, 1), integer("buffer", buffer, 1)
     rates = number("fast", fast, 0, 1), number("slow", slow, 0, 1)
@@ -56,7 +56,7 @@ def streaming_episode_wise(
     key: int = 0,
     instances: int | None = None,
 ) -> CMDP:
-    """Streaming of the Episode-Wise paper (2025): random rates, play while the buffer is filled, slow service wanted.
+    """Streaming of the Episode-Wise paper (2025): random rates; play while the buffer is filled, with slow service.
 
     6 states, 2 actions, H = 4. The walk of `media_streaming` with mu_1 ~ U(.5, .9), mu_2 = 1 - mu_1 and
     lambda ~ U(.1, .4), drawn in this order; start 0. Reward 1 for s >= 1, utility 1 if slow; the utility is at least

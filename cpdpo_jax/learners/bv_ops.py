@@ -1,12 +1,12 @@
 """BV-OPS (Stradi et al. 2025): adversarial losses, stochastic constraints, no safe policy; bounded strong violation.
 
-What it does: keeps an occupancy measure q_hat and plays its policy; after every episode a mirror-descent step on the
-estimated loss, projected onto the occupancy measures of the confidence set whose optimistic costs satisfy the
+What it does: keeps an occupancy measure q_hat and plays its policy. After every episode it takes a mirror-descent step
+on the estimated loss, projected onto the occupancy measures of the confidence set whose optimistic costs satisfy the
 constraints (`optimistic_search` has the formulas).
 Cost per episode: one backward recursion for all states, O(L^2 S^4 A), and the projection, a convex program with a
 variable per state and constraint, on the host: about 2 ms at 5 x 5 x 3.
 Guarantee: regret against the best feasible policy in hindsight and strong violation, both of order sqrt(T) with high
-probability, whatever the losses in [0,1] are; rho is not needed.
+probability, for all losses in [0,1]; rho is not needed.
 When to use it: losses that change with the episode, constraints that must hold up to sqrt(T). Needs T.
 
     pi_t(a|x) = q_hat(x,a) / q_hat(x);   reach(x,a) = pi_t(a|x) max over P in P_{t-1} of q^{P,pi_t}(x)
@@ -32,7 +32,7 @@ def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
     """The paper's constants ("theory"), or these rescaled ("tuned"), for which the guarantee does not hold.
 
     "tuned" is the best of a small search: 16 random choices (log-uniform) on one instance of each kind of
-    `experiments/tuning`, T = 500, 1 seed. To search more: `RANGES` there.
+    `experiments/tuning`, T = 500, 1 seed. `RANGES` there has wider ranges.
     """
     return optimistic_search.hyperparameters(problem, None if preset == "theory" else (4.0, 0.2, 1e-7, 8e-6))
 

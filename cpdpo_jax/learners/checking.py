@@ -25,7 +25,7 @@ def check(learner: Learner, *, constraints: int | None = None) -> None:
 
     Checks the hyperparameters of both presets, the shapes and types of all results, that policies are distributions
     over the allowed actions, that lanes do not depend on each other, that other hparams and trajectories do not
-    recompile `update`, and that all numbers remain finite during some episodes of random play.
+    recompile `update`, and that all numbers remain finite during a few episodes of random play.
     """
     m = constraints or min(2, learner.most_constraints or 2)
     problem = small_problem(m)
@@ -146,7 +146,7 @@ def _array_faults(what: str, array: Any, shape: tuple[int, ...], dtype: Any) -> 
 
 
 def _behaviour_faults(learner: Learner, problem: Problem, hyper: Any) -> Iterator[str]:
-    """Some compiled episodes of random trajectories, then the same with different neighbours of lane 0."""
+    """A few compiled episodes of random trajectories, then the same with different neighbours of lane 0."""
     traced: list[int] = []
 
     def step(hyper: Any, state: Any, trajectory: Trajectory, keys: jax.Array) -> tuple[Any, Any, jax.Array]:
@@ -215,7 +215,7 @@ def _played_fault(policy: np.ndarray, mask: np.ndarray) -> str | None:
     if abs(total[worst] - expected[worst]) > SUM_TOLERANCE:
         return f"its probabilities in a state sum to {total[worst]:.6g} instead of {expected[worst]:g}"
     if (policy < 0).any():
-        return f"it plays a probability of {policy.min():.3g}"
+        return f"it plays an action with probability {policy.min():.3g}"
     return "it plays an action that problem.action_mask does not allow" if (policy[~mask] > 0).any() else None
 
 

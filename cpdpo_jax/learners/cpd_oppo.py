@@ -16,7 +16,7 @@ probability 1 - delta. Needs rho (for the cap) and T; with `anytime` it does not
     lambda_i = kappa if V^{g_i}(x_0) > alpha_i else 0,  kappa = (L+1)/rho
     pi_{t+1}(a|x) prop. to exp(eta sum_{s <= t} Q_s(x,a)),  eta = sqrt(8 ln|A| / T) / (L (1 + kappa m)),  pi_1 uniform
 
-Union bound: Hoeffding, two sides, for 1 + m payoffs at |X||A| pairs and all n <= T fails with probability at most
+Union bound: two-sided Hoeffding for 1 + m payoffs at |X||A| pairs and all n <= T fails with probability at most
 2(1+m)/(8m) delta <= delta/2 (beta has no factor 1/2, so its square suffices); the L1 bound of Weissman et al. for the
 rows with at most delta/8. A pair never visited has beta = 1 and w = 2, whatever the multipliers: Q^r = L-k, Q^g = 0.
 Counts include episode t, as in CPD-PO.
@@ -46,8 +46,8 @@ class Hyperparameters(NamedTuple):
     dual_cap: Array  # kappa, the larger of the two multipliers, (L+1)/rho
     transition_confidence: Array  # multiplies the logarithms in w
     payoff_confidence: Array  # multiplies the logarithm in beta
-    anytime: Array  # 1: eta falls as 1/sqrt(t) and logarithms use t(t+1) for T, so that nothing depends on T
-    adaptive_rate: Array  # 1: eta of a state falls with the ranges of Q seen there, not with the largest possible range
+    anytime: Array  # 1: eta decreases as 1/sqrt(t) and logarithms use t(t+1) for T, so nothing depends on T
+    adaptive_rate: Array  # 1: eta of a state decreases with the ranges of Q observed there, not with the largest range
 
 
 class State(NamedTuple):

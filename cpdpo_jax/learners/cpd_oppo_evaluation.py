@@ -1,6 +1,6 @@
 """Step 1 of CPD-OPPO: widths, and the most optimistic values of a policy under the empirical model.
 
-The formulas stand in `cpd_oppo`.
+`cpd_oppo` has the formulas.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Evaluation(NamedTuple):
 def scales(problem: Problem, hyper: Any, visits: jax.Array) -> jax.Array:
     """w and beta without their 1/sqrt(n), [L,B]: of w in layers 0..L-2, then of beta."""
     dtype, m = problem.threshold.dtype, problem.threshold.shape[0]
-    t = unrolled_sum(visits.shape[2], lambda a: visits[0, 0, a]).astype(dtype)  # every episode begins in x_0
+    t = unrolled_sum(visits.shape[2], lambda a: visits[0, 0, a]).astype(dtype)  # every episode starts in x_0
     horizon = jnp.where(hyper.anytime > 0, t * (t + 1), problem.episodes)
     log_pairs = jnp.log(8 * problem.n_states * problem.n_actions / problem.delta) + jnp.log(horizon)  # [B]
     payoffs = hyper.payoff_confidence * (log_pairs + float(np.log(m)))

@@ -19,7 +19,7 @@ kappa_0))^+ phases, and no cap from 2 Lambda on is doubled. See docs/cpd_oppo.md
     Z(n) = sum_k max_x [max_a sum Q(x,a) - sum <pi, Q>(x)] + (1 + kappa_j m) sum over the phase of B_t  (form R)
     kappa_{j+1} = 2 kappa_j and a new phase after the episode if vtilde(n) > 2 Z(n) / kappa_j
 
-Union bound: N <= t, so t(t+1) >= n(n+1), and sum 1/(n(n+1)) = 1. Hoeffding, two sides, for 1 + m payoffs at |X||A|
+Union bound: N <= t, so t(t+1) >= n(n+1), and sum 1/(n(n+1)) = 1. Two-sided Hoeffding for 1 + m payoffs at |X||A|
 pairs fails with probability at most 2(1+m)/(8m) delta <= delta/2; Weissman's L1 bound for the rows with at most
 delta/8; the supermartingale of the proof's last step with delta/4. Both forms of Z are covered by the proof with the
 rates above; form R also keeps a sufficient cap for any other rates.
@@ -44,7 +44,7 @@ from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.cpd_oppo_evaluation import Evaluation, evaluate
 from cpdpo_jax.learners.estimates import Estimates, empty, observe
 
-NO_CEILING = 1e30  # no cap gets there on a feasible CMDP; on an infeasible one it keeps the state finite
+NO_CEILING = 1e30  # no cap reaches it on a feasible CMDP; on an infeasible one it keeps the state finite
 
 
 class Hyperparameters(NamedTuple):
@@ -56,7 +56,7 @@ class Hyperparameters(NamedTuple):
     rate_delay: Array  # added to n in eta_n: early episodes of a phase explore more
     bound_scale: Array  # multiplies Z(n); small values double the cap early
     realised: Array  # 1: form R of Z(n), from the realised regret of the exponential weights; 0: form B
-    guarded: Array  # 1: a phase lasts at least as long as all phases before it together
+    guarded: Array  # 1: a phase lasts at least as long as all earlier phases together
     transition_confidence: Array  # multiplies the logarithms in w
     payoff_confidence: Array  # multiplies the logarithm in beta
 

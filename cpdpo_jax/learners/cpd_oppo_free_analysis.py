@@ -9,7 +9,7 @@ With x_t, e_t, v_t as in `cpd_oppo_analysis` (kappa = the cap of the episode's p
     cap         a cap of at least 2 Lambda is not doubled                                                 (step 3)
     phase       x_t + e_t, summed over the episodes of the phase, is at most Z(n)                         (steps 1, 2)
 Summed over the episodes: x_t + e_t, and the increments of Z(n), a bound of the former; `bound_scale` multiplies Z(n).
-The last sum, over the phase, begins again with each phase.
+The last sum restarts with each phase.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ def observe(evaluate: Evaluate, value_width: Callable[..., jax.Array], seen: Wat
 
 
 def bounds(problem: Problem, hyper: Any, n_constraints: int, episodes: float) -> np.ndarray:
-    """None that does not depend on the run, [3,B]."""
+    """NaN: no bound is independent of the run, [3,B]."""
     return np.full((len(SUMS), problem.delta.size), np.nan)
 
 
 def order_terms(problem: Problem, n_constraints: int, multiplier_norm: Any) -> tuple[Any, Any]:
     """(1 + m + (m + 1) Lambda) L |X| sqrt(|A| T) (strong regret), (1 + m) L |X| sqrt(|A| T) (violation); kappa_0 = 1.
 
-    Logarithms and the number of phases dropped.
+    Logarithms and the number of phases are dropped.
     """
     n_layers, m = problem.action_mask.shape[0], n_constraints
     unit = n_layers * problem.n_states * np.sqrt(problem.n_actions * problem.episodes)

@@ -16,8 +16,8 @@ Needs T, not rho; gap = min_i alpha_i - C_b,i.
 with the counts n from before episode t; D = 0 in the last layer. `multipliers` are the LP's, `epochs` counts LPs,
 `infeasible` the episodes of pi_b, `solve_when_doubled` is as in `optcmdp`.
 
-Deviations: payoffs are unknown, as in lines that the authors' code has as comments; w and u are cut at L-k; a pair
-never seen has the whole simplex and full widths whatever the constants; pi_b in states that the plan does not reach;
+Deviations: payoffs are unknown, as in commented-out lines of the authors' code; w and u are truncated at L-k; a pair
+never seen has the whole simplex and full widths for any constants; states that the plan does not reach play pi_b;
 with several constraints, the gap is the smallest (the paper has one constraint). For "tuned" see `hyperparameters`.
 """
 
@@ -48,9 +48,9 @@ class Hyperparameters(NamedTuple):
 def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
     """The paper's constants ("theory"), or small constants ("tuned"), for which the guarantee does not hold.
 
-    "tuned" is a first choice by hand, on two random CMDPs (5 layers of 5 states, 3 actions, keys 1000 and 1001,
-    T = 1,000); pi_b is then played exactly while the LP has no solution. To search: transition_confidence
-    1e-8..1e-4, payoff_confidence 1e-6..1e-2, both by logs, compensation 0..1.
+    "tuned" was chosen by hand on two random CMDPs (5 layers of 5 states, 3 actions, keys 1000 and 1001, T = 1,000);
+    pi_b is then played exactly while the LP has no solution. Ranges for a search: transition_confidence 1e-8..1e-4 and
+    payoff_confidence 1e-6..1e-2 (log-uniform), compensation 0..1.
     """
     ones = np.ones_like(problem.episodes)
     if preset == "theory":

@@ -36,8 +36,8 @@ _TINY = 1e-300  # the least weight: an occupancy that underflowed would remain 0
 def conditional(log_weight: np.ndarray, lo: np.ndarray, hi: np.ndarray) -> np.ndarray:
     """p = clip(exp(z - nu), lo, hi) with sum_y p = 1, exactly: [...,S] three times -> [...,S].
 
-    sum_y clip(exp(z - nu)) falls in nu and has a bend where an entry reaches an end of its box. Between the two bends
-    around the solution the set of free entries is known, and nu has a closed form.
+    sum_y clip(exp(z - nu)) decreases in nu and has a bend where an entry reaches an end of its box. Between the two
+    bends around the solution the set of free entries is known, and nu has a closed form.
     """
     with np.errstate(divide="ignore"):
         bends = np.concatenate([log_weight - np.log(lo), log_weight - np.log(hi)], axis=-1)
@@ -120,7 +120,7 @@ class Projection:
         return value, np.append(flow.ravel()[self.states], slack), n, p
 
     def hessian(self, n: np.ndarray, p: np.ndarray) -> np.ndarray:
-        """Of F over the prices: the covariance of p - e_x and of the costs, and the change of p."""
+        """The Hessian of F in the prices: the covariance of p - e_x and of the costs, plus the change of p."""
         n_layers, n_states = n.shape[:2]
         full = np.zeros((n_layers, n_states, n_layers, n_states))
         free = np.where((p > self.lo) & (p < self.hi), p, 0.0)

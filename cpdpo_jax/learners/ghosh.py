@@ -58,8 +58,8 @@ class State(NamedTuple):
 def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
     """The paper's constants ("theory"), or these times the factors of "tuned".
 
-    These are a first choice, from a small search by hand on two random CMDPs (5 layers of 5 states, 3 actions,
-    T = 10^4), not from the search with equal budgets that chose the other learners'.
+    These come from a small manual search on two random CMDPs (5 layers of 5 states, 3 actions, T = 10^4), not from
+    the search with equal budgets that chose those of the other learners.
     """
     n_constraints = problem.threshold.shape[0]
     if n_constraints > 1:

@@ -1,4 +1,4 @@
-"""OPSE (Kitamura et al. 2025, OPSE-LCMDP; here for tables): no violation in any episode, by softmax policies.
+"""OPSE (Kitamura et al. 2025, OPSE-LCMDP; here in tabular form): no violation in any episode, by softmax policies.
 
 What it does: in every episode it looks for the least multiplier whose softmax policy satisfies the constraint even with
 PESSIMISTIC costs, and plays that policy; where no multiplier up to a cap does, it plays the safe policy pi_b. Rewards
@@ -73,8 +73,8 @@ class Payoffs(NamedTuple):
 def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
     """The paper's constants, as far as it states them ("theory"), or small constants ("tuned") without a guarantee.
 
-    "tuned" is a first choice by hand, on two random CMDPs (5 layers of 5 states, 3 actions, keys 1000 and 1001,
-    T = 4,000). To search, all by logs: policy_rate 0.1..30 sqrt(T), dual_cap 5..100, compensation 1e-3..1,
+    "tuned" was chosen by hand on two random CMDPs (5 layers of 5 states, 3 actions, keys 1000 and 1001, T = 4,000).
+    Log-uniform ranges for a search: policy_rate 0.1..30 sqrt(T), dual_cap 5..100, compensation 1e-3..1,
     transition_confidence 1e-7..1e-3, payoff_confidence 1e-4..1e-1.
     """
     n_constraints = problem.threshold.shape[0]

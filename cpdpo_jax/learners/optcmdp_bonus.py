@@ -2,7 +2,7 @@
 
 What it does: plays the optimum of the empirical CMDP, its rewards raised and its costs lowered by a bonus that covers
 the model's error: an LP over q(x,a), much smaller than that of `optcmdp`.
-Cost per episode: one LP of L S A variables and L S rows, on the host, from the last basis: in all 1.1 ms at 5 x 5 x 3
+Cost per episode: one LP of L S A variables and L S rows, on the host, warm-started: 1.1 ms in total at 5 x 5 x 3
 (m = 2), 0.9 ms at S = 10, 1.3 ms at S = 20 (`experiments/cost`). Memory O(L S^2 A).
 Guarantee: STRONG regret and violation of order sqrt(T) with high probability, as `optcmdp` and with a larger dependence
 on the sizes (as recalled).

@@ -16,8 +16,8 @@ with the counts n from before episode t; no second term of w in the last layer. 
 over the real next states. `multipliers` are the LP's, `epochs` counts LPs, `infeasible` the episodes of pi_b,
 `solve_when_doubled` is as in `optcmdp`.
 
-Deviations: payoffs are unknown (their widths join those of the transitions); w is cut at L-k, and is L-k for a pair
-never seen whatever the constants; |X_{k+1}|, the next layer, for |X|; pi_b in states that the plan does not reach;
+Deviations: payoffs are unknown (their widths join those of the transitions); w is truncated at L-k, and is L-k for
+a pair never seen for any constants; |X_{k+1}| replaces |X|; states that the plan does not reach play pi_b;
 with several constraints, each must pass (the paper has one). For "tuned" see `hyperparameters`.
 """
 
@@ -46,8 +46,8 @@ class Hyperparameters(NamedTuple):
 def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
     """The paper's constants ("theory"), or small constants ("tuned"), for which the guarantee does not hold.
 
-    "tuned" is a first choice by hand, on two random CMDPs (5 layers of 5 states, 3 actions, keys 1000 and 1001,
-    T = 1,000). To search: transition_confidence 1e-8..1e-4, payoff_confidence 1e-5..1e-2, both by logs, compensation
+    "tuned" was chosen by hand on two random CMDPs (5 layers of 5 states, 3 actions, keys 1000 and 1001, T = 1,000).
+    Ranges for a search: transition_confidence 1e-8..1e-4 and payoff_confidence 1e-5..1e-2 (log-uniform), compensation
     0..1.
     """
     ones = np.ones_like(problem.episodes)

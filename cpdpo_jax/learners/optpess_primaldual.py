@@ -15,8 +15,8 @@ When to use it: where only the sum of the signed violations matters. Needs rho (
 with the counts from before episode t and the bonus b of `optimistic`; lambda_1 = 0. The first policy is the first
 allowed action everywhere: before any visit all are tied.
 
-Deviations: reward and costs are truncated apart and the choice is greedy on their combination, where the paper plans
-for one payoff without truncation; widths of `optimistic` for theirs; rho in place of their known margin of a safe
+Deviations: reward and costs are truncated separately and the choice is greedy on their combination; the paper plans for
+one payoff without truncation; widths of `optimistic` for theirs; rho in place of their known margin of a safe
 policy; the constants of eps_t and of the rate are recalled, not checked against the paper; several constraints have a
 multiplier each. For "tuned" see `hyperparameters`.
 """
@@ -60,7 +60,7 @@ def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
     """The paper's constants ("theory"), or these rescaled by `experiments/tuning` ("tuned").
 
     The paper's tightening exceeds H for every feasible T, and the multipliers then only grow: "tuned" uses a
-    number of its own.
+    separate value.
     """
     n_layers = problem.action_mask.shape[0]
     ones = np.ones_like(problem.episodes)

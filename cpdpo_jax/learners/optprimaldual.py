@@ -97,7 +97,7 @@ def policy(problem: Problem, hyper: Hyperparameters, state: State) -> jax.Array:
 def update(
     problem: Problem, hyper: Hyperparameters, state: State, policy: jax.Array, trajectory: Trajectory
 ) -> tuple[State, Info]:
-    """pi_{t+1} and lambda_{t+1}, then episode t is counted, then pi_{t+1} is evaluated."""
+    """Compute pi_{t+1} and lambda_{t+1}, count episode t, then evaluate pi_{t+1}."""
     ascent = hyper.policy_rate * state.action_values
     log_weights = recentred(state.log_weights + ascent, problem.action_mask)
     descent = hyper.dual_rate * (state.cost_values - problem.threshold)

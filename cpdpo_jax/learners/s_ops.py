@@ -5,8 +5,8 @@ probability lambda_t, otherwise pihat, the policy of q_hat. lambda_t is the leas
 satisfies the constraints even if costs and occupancies are as large as the confidence sets allow.
 Cost per episode: as `bv_ops`, and one more recursion for pi_b.
 Guarantee: with high probability the MIXTURE lambda_t V(pi_b) + (1 - lambda_t) V(pihat) violates no constraint in any
-episode, and regret of order sqrt(T) / gap against the best feasible policy in hindsight, whatever the losses in [0,1]
-are. A single draw of pihat may violate a constraint.
+episode, and regret of order sqrt(T) / gap against the best feasible policy in hindsight, for all losses in
+[0,1]. A single draw of pihat may violate a constraint.
 When to use it: losses that change with the episode, no expected cost above its threshold, a safe policy is known. Extra
 knowledge: pi_b and its true costs beta. Needs T, not rho; gap = min_i alpha_i - beta_i.
 
@@ -20,7 +20,7 @@ The mixture is not the value of a Markov policy that the learner knows, so it de
 `infeasible` the episodes of pi_b.
 
 Deviations: `reach` adds the bounds of the two policies, where the paper takes the largest occupancy of the mixture over
-one common P, which is no larger (the paper's analysis also bounds the two apart); only allowed actions enter the
+one common P, which is no larger (the paper's analysis also bounds the two separately); only allowed actions enter the
 initial q_hat; the projection onto the confidence set alone if the cost rows have no solution (the paper: any measure
 of it). For "tuned" see `hyperparameters`.
 """
@@ -53,8 +53,8 @@ def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
     """The paper's constants ("theory"), or these rescaled ("tuned"), for which the guarantee does not hold.
 
     "tuned" is from a small search: 16 random choices (log-uniform) on one instance of each kind of
-    `experiments/tuning`, T = 500, 1 seed; the best of those without violation (by 0.5 %, within noise). To search more:
-    `RANGES` there.
+    `experiments/tuning`, T = 500, 1 seed; the best of those without violation (by 0.5 %, within noise). `RANGES`
+    there has wider ranges.
     """
     return optimistic_search.hyperparameters(problem, None if preset == "theory" else (3.0, 0.04, 6e-4, 2.5e-4))
 
@@ -99,7 +99,7 @@ def uniform(key: np.ndarray) -> float:
 
 
 def init(problem: Problem, hyper: Hyperparameters, key: np.ndarray) -> State:
-    """Nothing seen: every cost may be L."""
+    """State before the first episode: every cost may be L."""
     return drawn(problem, hyper, optimistic_search.init(problem), key, np.zeros((), np.int32))
 
 

@@ -12,12 +12,12 @@ When to use it: instances too large for a table of transitions. Needs T.
     on the visited pairs, n visits in this frame:  rate = (chi + 1)/(chi + n),  b = H sqrt(iota (chi + 1)/(chi + n)) / 4
         Q(x_k,a_k)   <- (1 - rate) Q(x_k,a_k) + rate (r_k + Q(x_{k+1},a_{k+1}) + b),   C_i likewise with 1 - g_{i,k}
     after a frame:  Z_i <- [Z_i + (H - alpha_i) + tightening - mean of C_i(x_0,a_0) over its episodes]_+
-        Q <- Q + frame_bonus; where Q or a C_i is at least H-k, all are H-k; visits start anew
+        Q <- Q + frame_bonus; where Q or a C_i is at least H-k, all are H-k; visit counts restart
     iota = 128 ln(sqrt(2 |X| |A| H) T),   chi = T^0.2,   dual_rate = T^-0.2,   frames of T^0.6 episodes
     tightening = 8 sqrt(|X| |A| H^6 iota^3) / T^0.2,   frame_bonus = 2 H^3 sqrt(iota) / T^0.2
 Initially Q = C_i = H-k. `transition_confidence` multiplies iota in b alone. Reported multipliers are dual_rate Z.
 
-Deviations: tables start and are cut at H-k where the paper has H; iota, and the rule at the end of a frame, are as in
+Deviations: tables start at, and are truncated at, H-k instead of H; iota, and the rule at the end of a frame, are as in
 the authors' program and recalled, not checked against the paper; several constraints have a table and a queue each.
 For "tuned" see `hyperparameters`.
 """
@@ -47,8 +47,8 @@ class Hyperparameters(NamedTuple):
     learning_offset: Array  # chi
     dual_rate: Array  # 1 / eta, the weight of a queue in the choice of actions
     frame_length: Array  # episodes
-    tightening: Array  # by how much more than needed the utilities shall be
-    frame_bonus: Array  # by how much Q is raised after a frame
+    tightening: Array  # margin by which the utilities must exceed what is required
+    frame_bonus: Array  # added to Q after a frame
     transition_confidence: Array  # multiplies iota in the bonus of an update
 
 
@@ -73,7 +73,7 @@ def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
     """The paper's constants ("theory"), or these rescaled by `experiments/tuning` ("tuned").
 
     The paper's tightening and frame_bonus exceed H for every feasible T, and the queues then only grow: "tuned"
-    has numbers of its own in their place.
+    replaces them by separate values.
     """
     n_layers, iota, scale = problem.action_mask.shape[0], log_term(problem), problem.episodes**0.2
     ones = np.ones_like(problem.episodes)
@@ -113,7 +113,7 @@ def learn(problem: Problem, hyper: Hyperparameters, state: State, trajectory: Tr
     bonus = jnp.sqrt(hyper.transition_confidence * log_term(problem) * n_layers**2 * rate) / 4
     payoff = jnp.concatenate([trajectory.reward[None], 1 - trajectory.cost])
     ahead = jnp.concatenate([old[:, 1:], jnp.zeros_like(old[:, :1])], axis=1)
-    # once, and not again at every pair of the tables
+    # computed once, not for every pair of the tables
     new = materialise(old + rate * (payoff + ahead + bonus - old))
     return State(
         tables=jnp.where(visited, new[:, :, None, None], state.tables),
@@ -125,7 +125,7 @@ def learn(problem: Problem, hyper: Hyperparameters, state: State, trajectory: Tr
 
 
 def next_frame(problem: Problem, hyper: Hyperparameters, state: State) -> State:
-    """The step of the queues, the tables raised and cut, and nothing counted."""
+    """End a frame: update the queues, raise and truncate the tables, reset the counts."""
     mean = state.start_sum / jnp.maximum(state.frame_step, 1).astype(state.queue.dtype)
     wanted = problem.action_mask.shape[0] - problem.threshold + hyper.tightening
     largest = largest_values(problem)
@@ -163,7 +163,7 @@ def policy(problem: Problem, hyper: Hyperparameters, state: State) -> jax.Array:
 def update(
     problem: Problem, hyper: Hyperparameters, state: State, policy: jax.Array, trajectory: Trajectory
 ) -> tuple[State, Info]:
-    """The visited pairs are updated; a frame that is over is closed, lane by lane."""
+    """Update the visited pairs, and end each lane's frame if it is complete."""
     learnt = learn(problem, hyper, state, trajectory)
     over = learnt.frame_step.astype(hyper.frame_length.dtype) >= hyper.frame_length
     closed = next_frame(problem, hyper, learnt)

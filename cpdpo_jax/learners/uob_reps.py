@@ -1,8 +1,8 @@
 """UOB-REPS (Jin, Jin, Luo, Sra, Yu 2020): adversarial losses, bandit feedback, unknown transitions; no constraints.
 
-What it does: keeps an occupancy measure q_hat, plays its policy, weighs the losses seen by the largest probability
-(over the confidence set) of getting there, and takes a mirror-descent step in relative entropy, projected onto the
-occupancy measures of the confidence set. The rival of `podb`, which needs no projection.
+What it does: keeps an occupancy measure q_hat, plays its policy, divides the observed losses by the largest
+probability (over the confidence set) of getting there, and takes a mirror-descent step in relative entropy, projected
+onto the occupancy measures of the confidence set. The rival of `podb`, which needs no projection.
 Cost per episode: one backward recursion per state, O(L^2 S^4 A), and the projection, a convex program with a
 variable per state (`entropy_projection`), on the host: 1 to 3 ms at 5 x 5 x 3.
 Guarantee: regret of order L |X| sqrt(|A| T) against the best fixed policy in hindsight, with high probability,
@@ -55,14 +55,14 @@ class State(NamedTuple):
     lower: np.ndarray  # [L-1,S,A,S] the box of the confidence set
     upper: np.ndarray  # [L-1,S,A,S]
     epochs: np.ndarray  # [] int32
-    residual: np.ndarray  # [] by how much q_hat misses the flow: how exact the projection was
+    residual: np.ndarray  # [] residual of q_hat in the flow constraints: the error of the projection
 
 
 def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
     """The paper's constants ("theory"), or those times multipliers ("tuned").
 
-    "tuned" is a first choice by hand on a random MDP (4 layers of 4 states, 3 actions, key 1000, T = 500). To search,
-    all by logs: policy_rate x1..x100, exploration x0.001..x1, transition_confidence 1e-5..1e-1.
+    "tuned" was chosen by hand on a random MDP (4 layers of 4 states, 3 actions, key 1000, T = 500). Log-uniform ranges
+    for a search: policy_rate x1..x100, exploration x0.001..x1, transition_confidence 1e-5..1e-1.
     """
     n_layers, pairs = problem.action_mask.shape[0], problem.n_states * problem.n_actions
     rate = np.sqrt(n_layers * np.log(n_layers * pairs / problem.delta) / (problem.episodes * pairs))
@@ -73,7 +73,7 @@ def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
 
 
 def init(problem: Problem, hyper: Hyperparameters) -> State:
-    """Nothing seen: all transition functions, and the same occupancy for all triples of a layer."""
+    """State before the first episode: all transition functions, and equal occupancies for all triples of a layer."""
     mask: np.ndarray = np.asarray(problem.action_mask)
     real = np.asarray(mask.any(axis=2))[1:, None, None]  # [L-1,1,1,S]
     everything = np.broadcast_to(real, (len(mask) - 1, *mask.shape[1:], mask.shape[1])).astype(float)
@@ -97,7 +97,7 @@ def policy(problem: Problem, hyper: Hyperparameters, state: State) -> np.ndarray
 
 
 def counted(problem: Problem, hyper: Hyperparameters, state: State, trajectory: Trajectory) -> State:
-    """The episode counted, and a new epoch with its set where a visited pair has doubled its count."""
+    """Count the episode; if a visited pair has doubled its count, begin a new epoch with its set."""
     visits, transitions = state.visits.copy(), state.transitions.copy()
     k, x, a = np.arange(len(visits)), trajectory.state, trajectory.action
     visits[k, x, a] += 1

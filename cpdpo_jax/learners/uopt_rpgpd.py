@@ -6,7 +6,7 @@ and regularisation fall with the episode; no constant depends on T.
 Cost per episode: one truncated value function per payoff and one sum of entropies, O((2+m) L S^2 A).
 Guarantee: uniform PAC and convergence of the last iterate: strong regret and strong violation of order T^{6/7} for the
 exponents of their theorem. Those below are of their experiments.
-When to use it: T unknown, or the policy of the last episode wanted. Needs neither T nor rho.
+When to use it: T unknown, or the policy of the last episode is used afterwards. Needs neither T nor rho.
 
     decay = (t+2)^-0.53,   eta = policy_rate decay,   eta_d = dual_rate decay,   tau = regularisation (t+2)^-0.4
     Q^r = min((1 + tau ln|A|) (L-k), r_hat + b + P_hat V^r),   V^r = sum_a pi_t (Q^r - tau ln pi_t)
@@ -18,9 +18,9 @@ When to use it: T unknown, or the policy of the last episode wanted. Needs neith
 with the counts that include episode t. Multipliers of psi and of b are hyperparameters. pi_1 is uniform, lambda_1 = 0.
 
 Deviations: costs bounded from above in place of utilities from below; payoffs are unknown, hence the first term of b;
-a pair never seen has the bounds, not a uniform row; their program weighs the entropy by pi once more, and takes the
-dual step with the new policy's first layer: here as in the paper; 1 - eta tau is clipped at 0. The bonus has no
-factor for the range of the values, which a proof of optimism needs: transition_confidence = H^2 supplies it. The
+a pair never seen has the bounds, not a uniform row; their program multiplies the entropy by pi once more, and takes
+the dual step with the new policy's first layer, both here as in the paper; 1 - eta tau is clipped at 0. The bonus lacks
+the factor for the range of the values that a proof of optimism needs: transition_confidence = H^2 supplies it. The
 authors' notebook has bonus_scale = 0.001.
 For "tuned" see `hyperparameters`.
 """
@@ -52,9 +52,9 @@ class Hyperparameters(NamedTuple):
 
     policy_rate: Array  # the first step of the policy
     dual_rate: Array  # the first step of the multipliers
-    rate_exponent: Array  # both rates fall as (t+2)^-this
+    rate_exponent: Array  # both rates decrease as (t+2)^-rate_exponent
     regularisation: Array  # the first tau
-    regularisation_exponent: Array  # tau falls as (t+2)^-this
+    regularisation_exponent: Array  # tau decreases as (t+2)^-regularisation_exponent
     transition_confidence: Array  # multiplies psi in phi
     payoff_confidence: Array  # multiplies psi in the width of rewards and costs
     bonus_scale: Array  # multiplies b
@@ -168,7 +168,7 @@ def policy(problem: Problem, hyper: Hyperparameters, state: State) -> jax.Array:
 def update(
     problem: Problem, hyper: Hyperparameters, state: State, policy: jax.Array, trajectory: Trajectory
 ) -> tuple[State, Info]:
-    """Episode t is counted, then pi_t is evaluated, then pi_{t+1} and lambda_{t+1} are made."""
+    """Count episode t, evaluate pi_t, then compute pi_{t+1} and lambda_{t+1}."""
     estimates, width = count(problem, hyper, state.estimates, state.bonus, trajectory)
     counted = state._replace(estimates=estimates, bonus=width)
     time = (state.episodes_done + 3).astype(policy.dtype)

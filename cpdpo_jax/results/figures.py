@@ -150,7 +150,7 @@ def growth(
     check_metrics(metrics)
     runs = sorted(runs, key=lambda run: run.attrs["episodes"])
     layout = Layout(len(metrics), axes, size, style, (6.6, 4.0))
-    below = layout.chosen  # each panel has a legend with its exponents: below it, or else at its side
+    below = layout.chosen  # each panel has a legend with its exponents, below it or at its side
     with layout.text():
         drawn = list(plot_style.line_styles(runs[0]))
         layout.chosen = True  # do not widen the figure for a common legend

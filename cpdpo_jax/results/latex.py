@@ -115,7 +115,7 @@ def _tables(heading: str, frame: Any, metrics: Sequence[str]) -> Iterator[str]:
 
 
 def _pages(groups: list[tuple[str, list]], columns: int, stacked: bool) -> Iterator[list[str]]:
-    """The lines of each table; a group that does not fit any more begins the next table."""
+    """The lines of each table; a group that no longer fits begins the next table."""
     height, most = 2 if stacked else 1, (MAX_LINES - 1) // (2 if stacked else 1)
     lines: list[str] = []
     used = 0

@@ -78,7 +78,7 @@ class Layout:
         return n_lines > plot_style.MAX_LABELLED and not self.chosen
 
     def close(self, figure: Figure, panels: list[Axes], n_lines: int, title: str | None, ends: bool = False) -> None:
-        """Add the title and, for several lines, a legend, or with `ends` labels at the lines of a single panel."""
+        """Add the title and, for several lines, a legend (with `ends`, labels at the lines of a single panel)."""
         if self.given:
             outside: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.02, 1)}
             if n_lines > 1:

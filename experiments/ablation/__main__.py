@@ -1,4 +1,4 @@
-"""What does each part of CPD-OPPO do? One thing changed at a time, and the dual's choice against a gradient step."""
+"""What does each part of CPD-OPPO do? One change at a time, and the dual max against a gradient step."""
 
 import sys
 

@@ -1,7 +1,7 @@
 """What each part of CPD-OPPO does, from stored results: ratios to the tuned preset, with common random numbers.
 
 A ratio is the geometric mean over instances of (mean over seeds) / (mean over seeds of "tuned"); its interval is
-Student's t over the instances; the seeds are the same above and below the line.
+Student's t over the instances; numerator and denominator use the same seeds.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _figure(ratios: Ratios) -> Figure:
 
 
 def _dots(axis: Axes, values: np.ndarray) -> None:
-    """Ratios [variant, 3] as dots with intervals; what is 0 or without an interval is left out."""
+    """Ratios [variant, 3] as dots with intervals; ratios of 0 or without an interval are left out."""
     colour = common.line_style("cpd_oppo")["color"]
     for row, (ratio, low, high) in enumerate(values):
         if np.isfinite([ratio, low, high]).all() and low > 0:

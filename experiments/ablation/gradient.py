@@ -3,8 +3,8 @@
     CPD-OPPO, step 2   lambda_t = argmax over {0, cap} of lambda (V^g_t - alpha): all or nothing, without memory
     here               lambda_t = clip(lambda_{t-1} + rate (V^g_t - alpha), 0, cap),   lambda_0 = 0
 
-rate = cap / (L sqrt(m T)), the step of OptPrimalDual-CMDP with this cap; it is the preset's, "x10" ten times that. With
-a huge rate the step is CPD-OPPO's choice again. No guarantee for the strong metrics is known.
+The preset's rate is cap / (L sqrt(m T)), the step of OptPrimalDual-CMDP with this cap; "x10" is ten times that. With a
+very large rate the step equals CPD-OPPO's choice. No guarantee for the strong metrics is known.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is run: the tuned CPD-OPPO with one thing changed at a time, with another dual step, and with PO-DB (CPD-PO)."""
+"""What is run: the tuned CPD-OPPO with one change at a time, with another dual step, and with PO-DB (CPD-PO)."""
 
 from __future__ import annotations
 

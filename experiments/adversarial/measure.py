@@ -1,4 +1,4 @@
-"""Playing the games, each once: its curves are kept in NAME.npz."""
+"""Play each game once and store its curves in NAME.npz."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""What is run: two learners of adversarial MDPs on three kinds of losses, and two that also keep constraints."""
+"""What is run: two learners for adversarial MDPs on three kinds of losses, and two that also keep constraints."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 KINDS: dict[str, dict[str, Any]] = {
-    "switching": {"switches": 9},  # ten stretches, two random tables in turn
+    "switching": {"switches": 9},  # ten periods, in which two random tables alternate
     "drifting": {},  # a straight line from one random table to another
-    "chasing": {"share": 0.5},  # half of a loss is how often the learner played the action of late
+    "chasing": {"share": 0.5},  # half of a loss is how often the learner has played the action recently
 }
 LEARNERS = (("podb", "tuned"), ("uob_reps", "tuned"), ("podb", "theory"), ("uob_reps", "theory"), ("uniform", "tuned"))
 CONSTRAINED = {"constrained_switching": KINDS["switching"]}  # with constraints that bind, and noisy costs
@@ -15,7 +15,7 @@ KEEPING = (("bv_ops", "tuned"), ("s_ops", "tuned"), ("bv_ops", "theory"), ("s_op
 SIZES = {"tiny": (2, 2, 2), "small": (3, 3, 2), "paper": (5, 5, 3)}  # layers, states, actions
 EPISODES = {"tiny": (30,), "small": (300,), "paper": (1000, 3162, 10_000)}  # each with its own rates
 SEEDS = {"tiny": 2, "small": 4, "paper": 8}
-KEY = 5  # of the instance and the losses: not one that a preset was chosen on
+KEY = 5  # of the instance and the losses; no preset was chosen with it
 
 
 class Game(NamedTuple):

@@ -1,4 +1,4 @@
-"""Do violations and savings cancel? Weak against strong metrics, and who oscillates."""
+"""Do violations and savings cancel? Weak against strong metrics, and which learners oscillate."""
 
 import sys
 

@@ -1,6 +1,6 @@
-"""Weak against strong metrics and who oscillates, from stored results.
+"""Weak against strong metrics, and which learners oscillate, from stored results.
 
-cancelled      the share of strong regret (violation) that the weak one forgives, 1 - max(weak, 0) / strong, by seed
+cancelled      the share of strong regret (violation) that the weak metric cancels, 1 - max(weak, 0) / strong, by seed
 sign changes   of the gap at the end of one seed's run, per cycle time of sqrt(T) episodes
 share above 0  of evenly spaced episodes with a gap above 0
 """
@@ -20,7 +20,7 @@ from experiments.cancellation.sweep import LEARNERS
 from experiments.common import Section
 
 KINDS = ("regret", "violation")
-NOISE = 1e-5  # a gap nearer to 0 has no sign: float32 noise of a value
+NOISE = 1e-5  # a smaller gap has no sign: float32 noise of a value
 
 
 class Gaps(NamedTuple):
@@ -72,7 +72,7 @@ def _gaps(result: cp.Result, kind: str, scale: str) -> Gaps:
 
 
 def sign_changes(gap: np.ndarray) -> np.ndarray:
-    """How often the sign changes along each row, [seed, episode] -> [seed]; gaps without a sign are passed over."""
+    """How often the sign changes along each row, [seed, episode] -> [seed]; gaps without a sign are skipped."""
     signs = [np.sign(row[np.abs(row) > NOISE]) for row in gap]
     return np.array([np.count_nonzero(np.diff(row)) for row in signs], float)
 

@@ -7,7 +7,7 @@ from typing import Any
 from experiments.common import Cell
 
 LEARNERS = ("cpd_oppo", "cpdpo", "optprimaldual", "uopt_rpgpd", "optdual", "regularized_primal_dual")
-POINTS = 400  # episodes at which the gap of the policy played is looked at, over the run and again over its end
+POINTS = 400  # episodes at which the gap of the policy played is recorded, over the run and again at its end
 EPISODES = {"tiny": 200, "small": 20_000, "paper": 10**6}
 SEEDS = {"tiny": 3, "small": 32, "paper": 32}  # a block of lanes
 
@@ -32,7 +32,7 @@ def even(scale: str) -> list[int]:
 
 
 def window(scale: str) -> list[int]:
-    """Close together at the end: a cycle takes some sqrt(T) episodes, which 20 points see."""
+    """Close together at the end: a cycle takes about sqrt(T) episodes, which 20 points resolve."""
     episodes = EPISODES[scale]
     step = max(1, round(episodes**0.5 / 20))
     return list(range(episodes, episodes // 2, -step))[:POINTS][::-1]

@@ -1,7 +1,7 @@
 """One run of 24 blocks on two local workers with 20 kills (`kill -9`) of a worker.
 
-The moments are drawn as shares of the whole work, not of time: a slow machine is killed as often as a fast one, and a
-run of which every start is killed would not be a run.
+The moments are drawn as shares of the work, not of time, so that the number of kills does not depend on the speed of
+the machine, and the run can finish.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Time one learner at one size; `python -m experiments.cost.measure JSON` prints the result as JSON.
 
 Compilation is the first call less the same call again. Time per episode is the difference of two warm calls, of n and
-of 3 n episodes, so that what every call costs does not count; n is raised until the short one lasts long enough.
+of 3 n episodes, so that the fixed cost of a call cancels; n is increased until the shorter call lasts long enough.
 """
 
 from __future__ import annotations

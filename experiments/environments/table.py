@@ -4,8 +4,8 @@
 
 "z" is the largest distance, over objective and constraints, between the exact value of a policy and the mean of 10^5
 episodes of it sampled from the plain dictionaries of `tests/reference/environments_plain.py`, in standard errors and in
-the units of the source; for the uniform policy and for a random one. (The uniform policy alone is blind: a move that
-slips to a uniform one is as good as the chosen one.)
+the units of the source; for the uniform policy and for a random one. (The uniform policy alone cannot detect slips: a
+move that slips to a uniform one is as good as the chosen one.)
 """
 
 from __future__ import annotations

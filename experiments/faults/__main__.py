@@ -25,7 +25,7 @@ def odd_learners(quick: bool, place: Path) -> list[Row]:
     wrong = [end for end in ends if end[1] != "ran"]
     for end in wrong:
         print(f"  odd learner: {': '.join(end)}")
-    return [Row("odd learners", len(ends), len(wrong), "each in a process of its own, the bits of the plain way")]
+    return [Row("odd learners", len(ends), len(wrong), "each in a separate process, the bits of the plain evaluation")]
 
 
 PARTS: dict[str, Callable[[bool, Path], list[Row]]] = {
@@ -49,9 +49,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the parts and print the table; returns 1 if anything went wrong."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])  # pyright: ignore[reportOptionalMemberAccess]
     parser.add_argument("part", nargs="*", help=f"all without one: {' '.join(PARTS)}")
-    parser.add_argument("--quick", action="store_true", help="a few of each, in some minutes")
-    parser.add_argument("--interrupts", type=int, help="single ones, and as many double ones")
-    parser.add_argument("--markdown", action="store_true", help="the table as the README has it")
+    parser.add_argument("--quick", action="store_true", help="a few of each, in a few minutes")
+    parser.add_argument("--interrupts", type=int, help="number of single interrupts, and as many double ones")
+    parser.add_argument("--markdown", action="store_true", help="the table in the README's format")
     args = parser.parse_args(arguments)
     for name in args.part:
         if name not in PARTS:

@@ -1,4 +1,4 @@
-"""CPU seconds to write and read blocks, in turns with xarray and with the code that a run uses."""
+"""CPU seconds to write and read blocks, alternately with xarray and with the code that a run uses."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run(quick: bool, place: Path) -> list[Row]:
 
 
 def _turns(count: int, before: Callable[[], Any], now: Callable[[], Any]) -> tuple[float, float]:
-    """CPU seconds of each function, called in turns `count` times; the first call is not counted."""
+    """CPU seconds of each function, called alternately `count` times; the first call is not counted."""
     spent = [0.0, 0.0]
     for turn in range(count + 1):
         for i, work in enumerate((before, now)):

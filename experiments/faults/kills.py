@@ -104,7 +104,7 @@ def _compare(out: Path, reference: Any) -> list[str]:
 def _full(quick: bool, reference: Any, whole: Path, place: Path) -> Row:
     """Run with a limit on file sizes or a small disk, then with enough space; results must be bit-identical.
 
-    Below some bytes Python itself finds no place for temporary files, and says so.
+    Below a few bytes Python itself finds no room for temporary files and reports that.
     """
     biggest = max(path.stat().st_size for path in whole.rglob("*"))
     limits = [16, 300, 5000, biggest // 2, biggest - 1][: 2 if quick else None]

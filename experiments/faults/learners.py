@@ -1,7 +1,7 @@
 """About a hundred unusual learners, each in a separate process, which none may end.
 
 `python -m experiments.faults.learners [WORDS]` runs those whose names contain a word (all without one) and prints a
-table; exit code 1 if one aborted, raised or differs from the same run without what exists only for speed on a CPU.
+table; exit code 1 if one aborted, raised or differs from the same run in the paper's forms.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _heard(pipe: Any, process: Any) -> tuple[str, str] | None:
 
 
 def _run(name: str, says: Any) -> None:
-    """In the child: some episodes in fast and in paper forms, which must agree."""
+    """In the child: a few episodes in fast and in paper forms, which must agree."""
     try:
         learner = learners()[name]
         cmdp = cp.make_cmdp(np.full((1, 2, 2, 2), 0.5), numbers(2, 2, 2), numbers(1, 2, 2, 2), [1.0])
@@ -82,7 +82,7 @@ def _run(name: str, says: Any) -> None:
             plain = run()
         pairs = zip(jax.tree.leaves(_numbers(fast)), jax.tree.leaves(_numbers(plain)), strict=True)
         same = all(np.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True) for a, b in pairs)
-        says.send(("ran", "") if same else ("raised", "another result than without acceleration"))
+        says.send(("ran", "") if same else ("raised", "a different result than without acceleration"))
     except Exception as error:
         says.send(("raised", f"{type(error).__name__}: {error}".splitlines()[0][:160]))
 

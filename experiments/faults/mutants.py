@@ -1,4 +1,4 @@
-"""Mutants of the package's own source, run against the tests: the score of every room, and the survivors.
+"""Mutants of the package's own source, run against the tests: the score of every subpackage, and the survivors.
 
 python -m experiments.faults.mutants [ROOM | FILE | FILE:LINE ...] [--sample N] [--seed K] [--budget S] [--place DIR]
 
@@ -63,7 +63,7 @@ def selected(target: str, count: int | None, rng: random.Random) -> list[tuple[s
     path = TREE / name if name.endswith(".py") else TREE / "cpdpo_jax" / name
     files = [path] if path.is_file() else sorted(path.rglob("*.py"))
     if not files:
-        raise SystemExit(f"{target!r} is neither a room of cpdpo_jax nor a file; give for example sweeps.")
+        raise SystemExit(f"{target!r} is neither a room of cpdpo_jax nor a file; give, for example, sweeps.")
     found = [(file.relative_to(TREE).as_posix(), each) for file in files for each in mutants(file.read_text())]
     found = [(file, each) for file, each in found if not line or each.line == int(line)]
     return sorted(rng.sample(found, min(count or len(found), len(found))), key=lambda x: (x[0], x[1].line))

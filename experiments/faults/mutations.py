@@ -1,6 +1,6 @@
 """Random damage to every kind of input file: it is refused by name, recomputed, or irrelevant.
 
-What may not happen: an error of any other kind, a hang, a message without the file's name, results that differ.
+These must not happen: an error of any other kind, a hang, a message without the file's name, results that differ.
 """
 
 from __future__ import annotations

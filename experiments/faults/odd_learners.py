@@ -1,7 +1,7 @@
 """About a hundred unusual learners by name, for `faults.learners`.
 
-What is odd is inside `update` (or `init`, `policy`): large constants, operations that XLA's CPU compiler has no code
-for inside one function, states of unusual structure.
+The unusual part is inside `update` (or `init`, `policy`): large constants, operations for which XLA's CPU compiler has
+no code inside one function, states of unusual structure.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Change = Callable[[jax.Array, Any], jax.Array]  # (state [ROWS,B], trajectory) -
 
 
 def _uniform(problem: Problem, hyper: Any, state: Any) -> jax.Array:
-    """Of operations that one function takes, so that what is odd decides alone whether the loop is one."""
+    """Operations that one function accepts, so the unusual part alone decides whether the loop is one function."""
     return softmax_policy(jnp.zeros(problem.action_mask.shape, problem.threshold.dtype), problem.action_mask)
 
 

@@ -1,6 +1,6 @@
 """float32 against float64 for the greedy learners: when seeds diverge, and whether the means agree.
 
-python -m experiments.faults.precision        A seed's two runs part when one argmax of two nearly equal values flips.
+python -m experiments.faults.precision        A seed's two runs diverge when an argmax of two nearly equal values flips.
 """
 
 from __future__ import annotations

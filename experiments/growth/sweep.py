@@ -1,4 +1,4 @@
-"""What is run: learners on groups of random CMDPs, every T a run of its own with its own learning rates.
+"""What is run: learners on groups of random CMDPs, every T a separate run with its own learning rates.
 
 `ghosh` is for one constraint.
 """

@@ -1,4 +1,4 @@
-"""What is run: S-OPS with the theory's constants over many seeds, and BV-OPS at several T, each T a run of its own."""
+"""What is run: S-OPS with the theory's constants over many seeds, and BV-OPS at several T, each T a separate run."""
 
 from __future__ import annotations
 

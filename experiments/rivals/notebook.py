@@ -1,6 +1,6 @@
-"""The update of the UOpt-RPGPD authors' notebook, rewritten and compared with `uopt_rpgpd`: are the numbers the same?
+"""The update of the UOpt-RPGPD authors' notebook, reimplemented for a comparison with `uopt_rpgpd`.
 
-The notebook knows rewards and utilities, so each instance has a learner of its own that knows them; only transitions
+The notebook knows rewards and utilities, so each instance has its own learner, which knows them; only transitions
 are learnt. In its form (utility u = 1 - g, V^u >= L - alpha), episode t = 0, 1, ..., pi_0 uniform, lambda_0 = 0:
 
     n counts the episode;  P_hat = its frequencies, uniform where nothing was seen;  phi^2 = psi(n) / max(1, n)
@@ -12,7 +12,7 @@ are learnt. In its form (utility u = 1 - g, V^u >= L - alpha), episode t = 0, 1,
 
 Its horizon has a step after the last action, of which it learns the transition (here to a uniform state); the value
 after that is tau entr(pi) of the last step's policy. Two flags turn this program into the package's learner: with
-`bounds_if_unseen` a pair never seen has its ceiling, as in `uopt_rpgpd`; `as_defined` weighs the entropy once, drops
+`bounds_if_unseen` a pair never seen has its ceiling, as in `uopt_rpgpd`; `as_defined` counts the entropy once, drops
 the step after the last, takes the dual step with the old pi, and has |X| for S.
 """
 

@@ -4,8 +4,9 @@
     python -m experiments.speed.compare /tmp/old . --learners cpdpo triple_q --sizes 5,5,3,1 10,30,3,1 --seeds 1 64
     python -m experiments.speed.compare /tmp/old . --old-python /tmp/jax010/bin/python --markdown
 
-Each checkout runs in a process of its own on the same core, with the preset "tuned". The processes alternate, and the
-best times up to two episodes are subtracted, as in the part `speed`. The first call, which compiles, is given apart.
+Each checkout runs in a separate process on the same core, with the preset "tuned". The processes alternate, and the
+best times up to two episodes are subtracted, as in the part `speed`. The first call, which compiles, is reported
+separately.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Side(NamedTuple):
 
 @contextmanager
 def running(side: Side, job: Job) -> Iterator[Callable[[int], float]]:
-    """A function from a number of episodes to the seconds of `simulate` in a process of its own."""
+    """A function from a number of episodes to the seconds of `simulate` in a separate process."""
     command = [side.python, "-c", PROGRAM, job.learner, *map(str, job.size), str(job.seeds)]
     env = os.environ | {"PYTHONPATH": str(side.tree)}
     pipe = subprocess.PIPE

@@ -1,7 +1,7 @@
 """Estimates the work of a GPU from XLA's GPU compiler, on a machine without a GPU.
 
 The loop is compiled for a target that a file in `targets/` describes; nothing is run. This needs jax's CUDA plugin, in
-an environment of its own:
+a separate environment:
 
     python -m venv gpu && gpu/bin/pip install ".[cuda12]"
     gpu/bin/python -m experiments.speed --part gpu --target h100
@@ -38,7 +38,7 @@ def check(target: str) -> None:
     """Raise if the environment cannot compile for a GPU."""
     if not any(importlib.util.find_spec(plugin) for plugin in PLUGINS):
         raise ValueError(
-            f"target = {target!r} needs jax's CUDA plugin; install it into an environment of its own: "
+            f"target = {target!r} needs jax's CUDA plugin; install it into a separate environment: "
             'python -m venv gpu && gpu/bin/pip install ".[cuda12]".'
         )
 

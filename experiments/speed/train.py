@@ -1,6 +1,6 @@
 """`cp.make_train` compared with `simulate`: curves and time.
 
-    python -m experiments.speed.train                       # 256 seeds, 100,000 episodes: some minutes
+    python -m experiments.speed.train                       # 256 seeds, 100,000 episodes: a few minutes
     python -m experiments.speed.train --episodes 2000       # smaller
 
 1. jax.jit(jax.vmap(train))(keys) at (5,5,3,2), compared with `simulate` and the plain `vmap` of the part `naive`: on

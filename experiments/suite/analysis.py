@@ -1,9 +1,9 @@
-"""The table a practitioner looks at first: every learner on every environment, with ranks and ratios to the best.
+"""Every learner on every environment, with ranks and ratios to the best: the table to read first.
 
 All numbers are per episode, means over the T episodes of a run. Ranks (1 is best) are by the mean over seeds, among
 learners that were run for the same T without extra knowledge; `UNRANKED` ones ignore the constraints or do not learn.
-Mean ranks are over environments on which all of the ranked were run; `ghosh` is for one constraint only. Some of the
-environments are of the families that the presets were tuned on: ranks are given without them too.
+Mean ranks are over environments on which all of the ranked were run; `ghosh` is for one constraint only. Some
+environments belong to the families on which the presets were tuned: ranks are also given without them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from experiments.suite.sweep import DEAR, SAFE, TUNED_ON, UNRANKED, World
 
 METRICS = ("strong_regret", "strong_violation")
 SCORES = ("regret", "violation", "sum")
-FLOOR = 1e-5  # per episode: less is shown as this, near the float32 noise of a value
+FLOOR = 1e-5  # per episode: smaller values are shown as this, near the float32 noise of a value
 FACTORS = (1, 1.25, 1.5, 2, 4, 10)  # of the performance profile
 
 Ends = dict[str, dict[str, np.ndarray]]  # environment -> label -> [2, seed], regret and violation per episode

@@ -105,7 +105,7 @@ def cell(stage: str, world: World, learner: str) -> Cell:
 
 
 def cells(scale: str) -> list[Cell]:
-    """Environment by environment; the dear learners follow, then the stages "short" and "wide"."""
+    """Environment by environment; the expensive learners follow, then the stages "short" and "wide"."""
 
     def order(run: tuple[str, World, str]) -> tuple[bool, bool, int]:
         stage, world, learner = run

@@ -1,4 +1,4 @@
-"""How far the bounds are from what happens, and at which T the theory's constants begin to learn; stored results."""
+"""The distance of the bounds from the observed values, and the T at which the theory's constants begin to learn."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What is run of CPD-OPPO with a learnt cap: the monitor, exact estimates, and the tuned preset's final caps.
 
-With exact estimates B_t = 0, so that the rule for a new phase is not vacuous: each instance has a learner of its own,
-whose estimates are the true model. It shows the rule, and is no learner of anything.
+With exact estimates B_t = 0, so that the rule for a new phase is not vacuous: each instance has its own learner, whose
+estimates are the true model. It tests the rule and learns nothing.
 """
 
 from __future__ import annotations

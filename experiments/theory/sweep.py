@@ -30,7 +30,7 @@ def watched(scale: str, learner: str) -> Cell:
 
 
 def learning(scale: str, constraints: int, learner: str, episodes: int) -> Cell:
-    """One T; uniform play has the same policy in every episode, so that ten episodes say all."""
+    """One T; uniform play has the same policy in every episode, so ten episodes suffice."""
     environment = (TINY if scale == "tiny" else SIZES) | {"constraints": constraints}
     options = {"episodes": episodes, "seeds": SEEDS[scale], "checkpoints": 20, "hparams": "theory", "delta": DELTA}
     if learner == "uniform":

@@ -8,13 +8,13 @@ Budget, the same for every learner: 48 choices drawn log-uniformly from `RANGES`
 instances, two of each kind of `KINDS`; T = 10^4 and 16 seeds. The best 6 are run again with T = 10^5, with the earlier
 preset if there is one (the ranges are wide and the draws few: a rival must not lose by that), and the best of these is
 chosen. The learners that solve a linear program in every episode get the same choices and instances with T = 250 and 1
-seed, and no second round; `ghosh`, made for one constraint and 26 times as dear, gets the kinds that have one and 4
+seed, and no second round; `ghosh`, for one constraint and 26 times as expensive, gets the kinds with one and 4
 seeds. Learners that need a Slater point do without `least_cost` and `fixed_cost`. `cpd_oppo` spends half of its choices
 on the fixed rate and half on the range-adaptive one, `cpd_oppo_free` half on each form of Z(n). No cap is tried below
 0.4 (L+1)/rho: the environments here have multipliers up to 0.43.
 Score: of strong regret + strong violation (of the worst constraint) per episode, the mean over seeds and the mean of
-the worst quarter of the seeds, half each, so that a choice that gets stuck in a few seeds shows; of these the
-geometric mean over instances. See README.md for what was chosen.
+the worst quarter of the seeds, half each, so that a choice that gets stuck in a few seeds is penalised; then the
+geometric mean over instances. README.md lists the chosen presets.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def groups(learner: str) -> dict[str, tuple[str, ...]]:
 
 
 def drawn(learner: str) -> list[dict[str, float]]:
-    """The factors of each choice; last, where there is one, the preset of before."""
+    """The factors of each choice; last, if there is one, the earlier preset."""
     rng = np.random.default_rng(17)
     low, high = (np.log([bounds[i] for bounds in RANGES[learner].values()]) for i in (0, 1))
     points = np.exp(low + (high - low) * rng.random((CHOICES, len(low))))
@@ -245,7 +245,7 @@ def table(
 
 
 def search(learner: str, run: bool) -> None:
-    """Both rounds, then the preset of before, and their tables."""
+    """Both rounds with the earlier preset, and their tables."""
     which, last = list(range(CHOICES)), len(rounds(learner)) - 1
     for number in [*range(last + 1), *([last] if learner in BEFORE else [])]:
         if run:
