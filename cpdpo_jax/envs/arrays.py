@@ -26,7 +26,7 @@ def from_arrays(
     reward_unit: str | None = None,
     cost_units: str | Sequence[str] | None = None,
 ) -> CMDP:
-    """A finite-horizon CMDP from arrays in the layout of pymdptoolbox; otherwise as `from_episodic`.
+    """A finite-horizon CMDP from arrays in the layout of pymdptoolbox, built like `from_episodic`.
 
     Args:
         transition: P `[A, S, S]`, `P[a][s, s']`, or a sequence of A matrices `[S, S]`, SciPy sparse ones included.
