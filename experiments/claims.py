@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import NamedTuple
 
@@ -102,8 +103,9 @@ def _number(claim: Claim, content: stored.Stored | None) -> str | None:
 def table(root: Path = stored.ROOT) -> str:
     """All claims in Markdown; a claim whose table is not stored says so."""
     rows = [["claim", "number and 95 % interval", "scale", "command", "data"]]
+    read = functools.cache(functools.partial(stored.read, root=root))
     for claim in CLAIMS:
-        content = stored.read(claim.experiment, root=root)
+        content = read(claim.experiment)
         number = _number(claim, content)
         if content is None or number is None:
             rows.append([claim.text, "not run", "", f"`python -m experiments.reproduce {claim.experiment}`", ""])

@@ -10,6 +10,7 @@ A number names its row by the row's first cells, then its column. "claims" is th
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 
@@ -26,12 +27,13 @@ def pages(top: Path = TOP) -> list[Path]:
 
 def renewed(text: str, root: Path = stored.ROOT) -> str:
     """The text with the stored results between its markers."""
+    read = functools.cache(functools.partial(stored.read, root=root))  # a page has many markers of the same results
 
     def content(match: re.Match[str]) -> str:
         start, kind, name, rest, _, end = match.groups()
         if name == "claims":
             return f"{start}\n\n{claims.table(root)}\n\n{end}"
-        content = stored.read(name.partition("/")[0], root=root)
+        content = read(name.partition("/")[0])
         key = name.partition("/")[2]
         if content is None or (key not in content["tables"] and content["missing"]):
             command = f"`python -m experiments.reproduce {name.partition('/')[0]}`"
