@@ -27,12 +27,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cpdpo_jax.common.types import Array, Trajectory
+from cpdpo_jax.common.types import Array
 from cpdpo_jax.learners import base, planning, safe_planning
-from cpdpo_jax.learners.base import Info, Learner, Problem
+from cpdpo_jax.learners.base import Problem
 from cpdpo_jax.learners.optcmdp import confidence_set
 from cpdpo_jax.learners.replanning import Counts
-from cpdpo_jax.learners.safe_planning import State
 
 
 class Hyperparameters(NamedTuple):
@@ -60,7 +59,7 @@ def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
     return Hyperparameters(0.5 * ones, 0 * ones, 1e-7 * ones, 1e-4 * ones, 0 * ones)
 
 
-def model(problem: Problem, hyper: Hyperparameters, counts: Counts) -> tuple[np.ndarray, np.ndarray, planning.Set]:
+def model(problem: Problem, hyper: Hyperparameters, counts: Counts) -> planning.Inputs:
     """r~ [L,S,A], g~ [M,L,S,A], and the confidence set."""
     n_layers, n = len(counts.visits), np.maximum(counts.visits, 1)
     log = np.log(6 * problem.n_states**2 * n_layers * problem.episodes / problem.delta)
@@ -79,33 +78,9 @@ def model(problem: Problem, hyper: Hyperparameters, counts: Counts) -> tuple[np.
     return mean[0] + hyper.compensation * larger, mean[1:] + width, within
 
 
-def propose(
-    problem: Problem, hyper: Hyperparameters, counts: Counts, episode: int
-) -> tuple[np.ndarray, np.ndarray, planning.Set] | None:
+def propose(problem: Problem, hyper: Hyperparameters, counts: Counts, episode: int) -> planning.Inputs | None:
     """The LP, or None at the start."""
     return None if episode <= hyper.safe_episodes else model(problem, hyper, counts)
 
 
-def init(problem: Problem, hyper: Hyperparameters) -> State:
-    """State before the first episode; pi_1 = pi_b."""
-    return safe_planning.init(problem, with_set=True)
-
-
-def update(
-    problem: Problem, hyper: Hyperparameters, state: State, policy: np.ndarray, trajectory: Trajectory
-) -> tuple[State, Info]:
-    """Count episode t, then plan pi_{t+1}."""
-    return safe_planning.update(problem, hyper, state, trajectory, propose, with_set=True)
-
-
-LEARNER = base.register(
-    Learner(
-        name="dope",
-        hyperparameters=hyperparameters,
-        init=init,
-        policy=lambda problem, hyper, state: state.policy,
-        update=update,
-        compiled=False,
-        extra_knowledge=base.SAFE_POLICY,
-    )
-)
+LEARNER = base.register(safe_planning.learner("dope", hyperparameters, propose, with_set=True))

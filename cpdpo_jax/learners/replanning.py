@@ -9,13 +9,13 @@ BEFORE the episode; the widths are those of `optimistic`:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from cpdpo_jax.common.types import Array, Trajectory
 from cpdpo_jax.learners import planning
-from cpdpo_jax.learners.base import Info, Problem
+from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.optimistic import log_term
 
 
@@ -56,7 +56,7 @@ class Widths(NamedTuple):
     of_payoff: np.ndarray  # [L,S,A] beta_r
 
 
-Model = Callable[[Problem, Hyperparameters, Counts], tuple[np.ndarray, np.ndarray, planning.Set]]
+Model = Callable[[Problem, Any, Counts], planning.Inputs]
 
 
 def hyperparameters(problem: Problem, preset: str, tuned: tuple[float, float]) -> Hyperparameters:
@@ -111,6 +111,15 @@ def widths(problem: Problem, hyper: Hyperparameters, counts: Counts) -> Widths:
     )
 
 
+def empirical_model(problem: Problem, counts: Counts) -> planning.Set:
+    """P_hat as a set of one model; a row that was never visited is uniform over the real next states."""
+    real = problem.action_mask.any(axis=2)[1:, None, None]  # [L-1,1,1,S]
+    uniform = real / np.maximum(real.sum(axis=3, keepdims=True), 1)
+    visits = counts.visits[:-1, :, :, None]
+    transition = np.where(visits > 0, counts.transitions / np.maximum(visits, 1), uniform)
+    return planning.Set(transition, spare=np.zeros(transition.shape[:3]), cap=np.ones(transition.shape))
+
+
 def update(
     problem: Problem, hyper: Hyperparameters, state: State, trajectory: Trajectory, model: Model, with_set: bool
 ) -> tuple[State, Info]:
@@ -132,3 +141,17 @@ def update(
         infeasible=state.infeasible + np.int32(plan.infeasible),
     )
     return state, info
+
+
+def learner(name: str, hyperparameters: Callable[..., Any], model: Model, with_set: bool) -> Learner:
+    """The learner that solves the program of `model` after every episode."""
+    return Learner(
+        name=name,
+        hyperparameters=hyperparameters,
+        init=lambda problem, hyper: init(problem, with_set),
+        policy=lambda problem, hyper, state: state.policy,
+        update=lambda problem, hyper, state, policy, trajectory: update(
+            problem, hyper, state, trajectory, model, with_set
+        ),
+        compiled=False,
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -132,12 +131,6 @@ def at_end(data: xr.Dataset, name: str, worst: bool = True) -> xr.DataArray:
     return values.sel(episode=data["T"]) if "T" in data.coords else values.isel(episode=-1)
 
 
-def final_values(data: xr.Dataset, name: str, learner: str | None = None, hparams: int = 0) -> np.ndarray:
-    """A cumulative metric of one learner (by default the first) at the last episode, [instance, seed]."""
-    at = {"learner": data.learner.values[0] if learner is None else learner}
-    return metric(data, name).sel(at).isel(episode=-1, hparams=hparams).transpose("instance", "seed").values
-
-
 def growth_exponent(runs: list[xr.Dataset], name: str) -> xr.Dataset:
     """The exponent, low and high [learner, instance, hparams], and those between successive T [..., step].
 
@@ -199,36 +192,3 @@ def t_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.full_like(mean, np.nan), np.full_like(mean, np.nan)
     half = stdtrit(n - 1, (1 + LEVEL) / 2) * values.std(axis=-1, ddof=1) / np.sqrt(n)
     return mean - half, mean + half
-
-
-def over_instances(
-    samples: Sequence[np.ndarray],
-    statistic: Callable[[np.ndarray], np.ndarray],
-    paired: bool = False,
-    resamples: int = 2000,
-) -> tuple[float, float, float]:
-    """A statistic of the logarithms of means over seeds, averaged over instances, with its 95 % interval.
-
-    samples: k arrays [instance, seed]; statistic: [k, ..., instance] -> [..., instance]. The interval is Student's t
-    over the instances, which includes the variance between seeds. A single instance gets a percentile-bootstrap
-    interval over its seeds; `paired` resamples the same seeds in all samples, for common random numbers. A mean of 0
-    gives NaN.
-    """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        each = statistic(np.log([sample.mean(axis=1) for sample in samples]))  # [instance]
-        if len(each) > 1:
-            low, high = t_interval(each)
-        else:
-            rng = np.random.default_rng(0)
-            sizes = [sample.shape[1] for sample in samples]
-            weights = [rng.multinomial(n, np.full(n, 1 / n), size=resamples) / n for n in sizes]
-            drawn = [(weights[0 if paired else k] @ sample[0])[:, None] for k, sample in enumerate(samples)]
-            low, high = np.quantile(statistic(np.log(drawn)), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return float(each.mean()), float(low), float(high)
-
-
-def slope(x: Sequence[float]) -> Callable[[np.ndarray], np.ndarray]:
-    """The least-squares slope of logarithms [k, ...] over log x, as a statistic."""
-    log_x = np.log(np.asarray(x, float))
-    line = (log_x - log_x.mean()) / ((log_x - log_x.mean()) ** 2).sum()
-    return lambda logs: np.tensordot(line, logs, 1)
