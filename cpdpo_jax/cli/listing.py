@@ -44,7 +44,6 @@ def hyperparameters(learner: Any) -> list[dict[str, Any]]:
         episodes=ones * EPISODES,
         delta=ones * 0.05,
         slater_margin=ones * RHO,
-        safe=SafePolicy(np.full((LAYERS, STATES, ACTIONS, 1), 1 / ACTIONS), ones[None] * (1 - RHO)),
     )
     if learner.extra_knowledge:
         policy = np.full(problem.action_mask.shape, 1 / ACTIONS)

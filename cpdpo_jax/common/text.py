@@ -15,9 +15,7 @@ def did_you_mean(
     known: Iterable[str],
     *,
     most: int = 3,
-    cutoff: float = 0.5,
     with_parts: int = 0,
-    show: Callable[[str], str] = str,
 ) -> str:
     """The question "did you mean a or b?" for an unknown name; "" if no known name is similar.
 
@@ -25,17 +23,15 @@ def did_you_mean(
         name: the unknown name.
         known: the names that exist.
         most: maximum number of similar names, the most similar first.
-        cutoff: minimum similarity, from 0 (any) to 1 (equal).
         with_parts: names that contain `name` are added up to this total number.
-        show: formats a name, such as `repr` for quotes.
     """
     known = list(known)
     near = [other for other in known if other.lower() == name.lower()][:1]
-    near = near or get_close_matches(name, known, n=most, cutoff=cutoff)
+    near = near or get_close_matches(name, known, n=most, cutoff=0.5)
     if name and with_parts:
         near += [other for other in known if name in other and other not in near]
         near = near[:with_parts]
-    return f"did you mean {' or '.join(map(show, near))}?" if near else ""
+    return f"did you mean {' or '.join(near)}?" if near else ""
 
 
 def counted(n: int, noun: str) -> str:
