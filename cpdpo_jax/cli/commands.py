@@ -36,8 +36,7 @@ def _demo(args: arguments.Demo) -> int:
     code = _execute(config, args.out, arguments.Resume(args.out))
     if code:
         return code
-    tables = in_units(load_runs([Store(args.out)]))
-    print("\n" + "\n".join(filter(None, [demo.story(rows(tables)), demo.slow_reward(tables)])))
+    print("\n" + demo.story(rows(in_units(load_runs([Store(args.out)])))))
     return _report(arguments.Report(directories=(args.out,)))
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import h5py
 import numpy as np
 
-from cpdpo_jax.common import files
+from cpdpo_jax.common import files, former_names
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -25,7 +25,6 @@ MADE_BY = b"version=2,cpdpo_jax=1"  # in _NCProperties: marks files that were wr
 _TEXT = h5py.string_dtype()  # UTF-8 of variable length
 _NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable.%10d"
 _HDF5_ATTRIBUTES = {"CLASS", "NAME", "REFERENCE_LIST", "DIMENSION_LIST"}  # HDF5's bookkeeping of scales
-_FORMER = {"setting": "hparams"}  # names in files of older versions
 
 
 @dataclass
@@ -38,9 +37,10 @@ class Plain:
 
     def __post_init__(self) -> None:
         """Former names of variables and dimensions become the current ones."""
-        self.coords = tuple(_FORMER.get(name, name) for name in self.coords)
+        former = former_names.STORED
+        self.coords = tuple(former.get(name, name) for name in self.coords)
         self.variables = {
-            _FORMER.get(name, name): (tuple(_FORMER.get(dim, dim) for dim in dims), values, attrs)
+            former.get(name, name): (tuple(former.get(dim, dim) for dim in dims), values, attrs)
             for name, (dims, values, attrs) in self.variables.items()
         }
 

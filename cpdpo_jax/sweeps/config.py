@@ -29,6 +29,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from cpdpo_jax.common.former_names import CONFIG_KEYS, STORED, renamed
 from cpdpo_jax.common.text import did_you_mean, shown
 from cpdpo_jax.simulation.options import OPTION_NAMES, Options
 from cpdpo_jax.sweeps.config_text import MAX_DEPTH, parse_environment
@@ -68,7 +69,6 @@ class Config:
 _LAST = ("options", "block", "slurm")
 KEYS = (*(entry.name for entry in fields(Config) if entry.name not in _LAST), *OPTION_NAMES, "block", "slurm")
 ALIASES = {"env": "environments", "envs": "environments", "T": "episodes"}  # names used elsewhere
-RENAMED = {"settings": "hparams"}  # former keys of files, accepted until the next release
 SLURM = {  # the keys of the table [slurm] and their types
     "jobs": int, "partition": str, "account": str, "time": str, "memory": str, "cores": int, "gpus": int,
     "interface": str, "directives": list, "prologue": list,
@@ -82,7 +82,7 @@ def digest(content: Any) -> str:
 
 def block_key(block: Mapping[str, Any]) -> str:
     """The key of a block: its hash under the names of format 2, so that older run directories can be resumed."""
-    return digest({"setting" if name == "hparams" else name: value for name, value in block.items()})
+    return digest(renamed(block, {new: former for former, new in STORED.items()}))
 
 
 def _check_plain(name: str, value: Any, depth: int = 0) -> None:
@@ -107,12 +107,12 @@ def build(
 
     `warn` reports former names of keys.
     """
-    for former, name in RENAMED.items():
+    for former, name in CONFIG_KEYS.items():
         if former in table:
             if name in table:
                 raise ValueError(f"{source} has both {name!r} and its former name {former!r}; give {name!r} alone.")
             warn(f"{source}: the key {former!r} is deprecated and will be removed; use {name!r}.")
-    table = {RENAMED.get(name, name): value for name, value in table.items()}
+    table = renamed(table, CONFIG_KEYS)
     for name in table:
         if name not in KEYS:
             hint = did_you_mean(name, KEYS, most=1) or f"the keys are {', '.join(KEYS)}."

@@ -9,6 +9,7 @@ from typing import Any
 
 from cpdpo_jax.common import files
 from cpdpo_jax.common.files import DamagedError
+from cpdpo_jax.common.former_names import STORED, renamed
 from cpdpo_jax.sweeps import config as configuration
 from cpdpo_jax.sweeps import config_text
 from cpdpo_jax.sweeps.config import Config, block_key
@@ -51,16 +52,11 @@ def read_blocks(path: Path, remedy: str) -> dict[str, dict[str, Any]]:
     """All blocks of a run by key; each key is the hash of its block."""
     blocks = read_json(path, remedy).get("blocks")
     if isinstance(blocks, dict):
-        blocks = {key: _with_present_names(block) for key, block in blocks.items()}
+        blocks = {key: renamed(block, STORED) for key, block in blocks.items()}
     if not isinstance(blocks, dict) or not blocks or any(block_key(block) != key for key, block in blocks.items()):
         reason = "it names no block" if blocks == {} else "the hash of a block differs from its key"
         raise DamagedError(f"{path} is damaged: {reason}; {remedy}")
     return blocks
-
-
-def _with_present_names(block: dict[str, Any]) -> dict[str, Any]:
-    """The block with `hparams` where older runs have `setting`."""
-    return {"hparams" if name == "setting" else name: value for name, value in block.items()}
 
 
 def read_sessions(path: Path) -> list[dict[str, Any]]:

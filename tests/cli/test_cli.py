@@ -215,7 +215,7 @@ def test_a_terminal_of_few_letters_shows_the_table(monkeypatch):
     entry._replace_unprintable()
     print("1.5 ± 0.2 größer")
     stream.flush()
-    assert stream.buffer.getvalue() == b"1.5 +- 0.2 gr??er\n"  # pyright: ignore[reportAttributeAccessIssue]
+    assert stream.buffer.getvalue() == b"1.5 ? 0.2 gr??er\n"  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_without_docstrings_and_without_a_gpu(tmp_path):
