@@ -6,7 +6,6 @@ Draws and structures are those of `compiled_loop`: lanes are the trailing axis o
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import jax
@@ -113,12 +112,10 @@ def _beta(mean: np.ndarray, uniform: np.ndarray, concentration: np.ndarray) -> n
     """The sampler of `rollout` in float32, the default, so that all learners share common random numbers."""
     arguments = (np.asarray(array, np.float32)[..., None] for array in (mean, uniform, concentration))
     with jax.enable_x64(False):
-        return np.asarray(_compiled_sample()(*arguments, "beta"), float)[..., 0]
+        return np.asarray(_compiled_sample(*arguments, "beta"), float)[..., 0]
 
 
-@lru_cache(maxsize=1)
-def _compiled_sample() -> Any:
-    return jax.jit(sample, static_argnums=3)
+_compiled_sample = jax.jit(sample, static_argnums=3)
 
 
 def values(learner: Learner, lane: LaneInputs, state: Any, policy: np.ndarray, payoff: Any) -> np.ndarray:
