@@ -82,12 +82,12 @@ def column_format(values: Iterable[SupportsFloat], digits: int = 4) -> Callable[
     return show
 
 
-def file_stem(text: str, ending: str, longest: int = 60) -> str:
+def file_stem(text: str, ending: str) -> str:
     """A file name without suffix from any text: letters, digits, dots and dashes, then the ending.
 
-    A text longer than `longest` is truncated and followed by a hash of the whole text, so that names stay distinct.
+    A text longer than 60 letters is truncated and followed by a hash of the whole text, so that names stay distinct.
     """
     plain = re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")
-    if len(plain) > longest:
-        plain = f"{plain[:longest].rstrip('-.')}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    if len(plain) > 60:
+        plain = f"{plain[:60].rstrip('-.')}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
     return f"{plain}-{ending}"

@@ -22,28 +22,24 @@ CHUNK_ROWS = 256  # rows resampled at a time, to bound the memory
 NORMAL_SEEDS = 1000  # with at least this many seeds the resampled mean is nearly normal
 
 
-def bootstrap_mean(values: np.ndarray, rng_seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def bootstrap_mean(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """95 % percentile-bootstrap interval of the mean over the last axis: [..., seeds] -> (low [...], high [...]).
 
     Whole seeds are resampled, which preserves the dependence between the points of a curve. One seed gives NaN. From
     `NORMAL_SEEDS` seeds on, an expansion replaces sampling, unless the resampled mean is very skew.
     """
     values = np.ascontiguousarray(values, float)
-    low, high = (
-        _cached_bootstrap(values.tobytes(), values.shape, rng_seed)
-        if values.nbytes < 2**20
-        else _bootstrap(values, rng_seed)
-    )
+    low, high = _cached_bootstrap(values.tobytes(), values.shape) if values.nbytes < 2**20 else _bootstrap(values)
     return low.copy(), high.copy()
 
 
 @functools.lru_cache(maxsize=2048)
-def _cached_bootstrap(content: bytes, shape: tuple[int, ...], rng_seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _cached_bootstrap(content: bytes, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """`_bootstrap` with a cache, because a table, a figure and a page need the interval of the same curve."""
-    return _bootstrap(np.frombuffer(content).reshape(shape), rng_seed)
+    return _bootstrap(np.frombuffer(content).reshape(shape))
 
 
-def _bootstrap(values: np.ndarray, rng_seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _bootstrap(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     n = values.shape[-1]
     if n < 2:
         missing = np.full(values.shape[:-1], np.nan)
@@ -51,13 +47,13 @@ def _bootstrap(values: np.ndarray, rng_seed: int) -> tuple[np.ndarray, np.ndarra
     if n < NORMAL_SEEDS:
         rows = values.reshape(-1, n)
         chunks = [rows[i : i + CHUNK_ROWS] for i in range(0, len(rows), CHUNK_ROWS)]
-        parts = [_interval(resampled_means(chunk, rng_seed)) for chunk in chunks]
+        parts = [_interval(resampled_means(chunk, 0)) for chunk in chunks]
         low, high = np.concatenate(parts, axis=-1) if parts else np.empty((2, 0))
         return low.reshape(values.shape[:-1])[()], high.reshape(values.shape[:-1])[()]  # a number for one row
     low, high, skew = _expansion(values)
     if skew.any():
         low, high, skew = np.atleast_1d(low), np.atleast_1d(high), np.atleast_1d(skew)
-        low[skew], high[skew] = _interval(resampled_means(np.atleast_2d(values)[skew], rng_seed))
+        low[skew], high[skew] = _interval(resampled_means(np.atleast_2d(values)[skew], 0))
         low, high = low.reshape(values.shape[:-1]), high.reshape(values.shape[:-1])
     return low, high
 

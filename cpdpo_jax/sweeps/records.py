@@ -43,11 +43,6 @@ def read_json(path: Path, remedy: str) -> dict[str, Any]:
     return content
 
 
-def write_blocks(path: Path, blocks: dict[str, dict[str, Any]]) -> None:
-    """Write all blocks of a run by key."""
-    write_json(path, {"blocks": blocks})
-
-
 def read_blocks(path: Path, remedy: str) -> dict[str, dict[str, Any]]:
     """All blocks of a run by key; each key is the hash of its block."""
     blocks = read_json(path, remedy).get("blocks")

@@ -45,7 +45,7 @@ def expand(config: Config, log: Callable[[str], None] = lambda text: None) -> di
 
     Environments are built and solved here. Ctrl-C takes effect after the current learner or environment.
     """
-    imported = load_imports(config)
+    imported = imports.load(config.imports)
     if len(config.environments) >= MANY_ENVIRONMENTS:
         log(f"building and solving {counted(len(config.environments), 'environment')} before the run starts ...")
     seeds = inputs.seeds(config.seeds).tolist()
@@ -74,11 +74,6 @@ def expand(config: Config, log: Callable[[str], None] = lambda text: None) -> di
     if not blocks:
         raise ValueError(f"hparams = {config.hparams!r} is empty, so there is nothing to run; give 'tuned'.")
     return blocks
-
-
-def load_imports(config: Config) -> list[imports.Imported]:
-    """Import the user's code, which registers learners and environments."""
-    return imports.load(config.imports)
 
 
 def _code(imported: Sequence[imports.Imported], learner: str, environment: str) -> dict[str, list[str]]:

@@ -113,7 +113,7 @@ class Store:
             self._begin_shard(shard)
             return
         records.write_config(self.path / "config.toml", config)
-        records.write_blocks(self.path / "blocks.json", blocks)
+        records.write_json(self.path / "blocks.json", {"blocks": blocks})
         manifest = self.manifest if self.exists else {"format": records.FORMAT, "created": now(), "sessions": []}
         manifest["versions"] = manifest.get("versions", versions())
         manifest |= {
