@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cpdpo_jax.cli import arguments, demo, flags, status
+from cpdpo_jax.cli import arguments, compare, demo, flags, status
 from cpdpo_jax.cli.stderr import log, warn
 from cpdpo_jax.common.text import counted, did_you_mean
 from cpdpo_jax.sweeps import compatibility, config_text, imports
@@ -162,12 +162,6 @@ def _report(args: arguments.Report) -> int:
     return 0
 
 
-def _compare(args: arguments.Compare) -> int:
-    from cpdpo_jax.cli import compare
-
-    return compare.run(args)
-
-
 def _solve(args: arguments.Solve) -> int:
     from cpdpo_jax import envs
     from cpdpo_jax.exact.optimum import solve
@@ -236,7 +230,7 @@ _COMMANDS = {
     arguments.Resume: _resume,
     arguments.Status: status.run,
     arguments.Report: _report,
-    arguments.Compare: _compare,
+    arguments.Compare: compare.run,
     arguments.Solve: _solve,
     arguments.List: _list,
     arguments.Info: _info,

@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cpdpo_jax.common.types import Array
-from cpdpo_jax.learners import base, planning, safe_planning
+from cpdpo_jax.learners import base, planning, replanning, safe_planning
 from cpdpo_jax.learners.base import Problem
 from cpdpo_jax.learners.optcmdp import confidence_set
 from cpdpo_jax.learners.replanning import Counts
@@ -63,10 +63,7 @@ def model(problem: Problem, hyper: Hyperparameters, counts: Counts) -> planning.
     """r~ [L,S,A], g~ [M,L,S,A], and the confidence set."""
     n_layers, n = len(counts.visits), np.maximum(counts.visits, 1)
     log = np.log(6 * problem.n_states**2 * n_layers * problem.episodes / problem.delta)
-    p = counts.transitions / n[:-1, :, :, None]
-    per_visit = hyper.transition_confidence * log / n[:-1, :, :, None]
-    real = problem.action_mask.any(axis=2)[1:, None, None]
-    beta = (2 * np.sqrt(np.maximum(p * (1 - p), 0.0) * per_visit) + 14 / 3 * per_visit) * real
+    p, beta = replanning.transition_widths(problem, counts, hyper.transition_confidence * log)
     spread = np.append(n_layers * beta.sum(axis=3), np.zeros((1, *n.shape[1:])), axis=0)  # D
     of_payoff = 2 * np.sqrt(hyper.payoff_confidence * log / n)
     most = np.arange(n_layers, 0, -1.0)[:, None, None]  # L - k, [L,1,1]: the largest possible error of a step

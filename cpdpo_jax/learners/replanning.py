@@ -99,16 +99,19 @@ def count(counts: Counts, trajectory: Trajectory) -> Counts:
 def widths(problem: Problem, hyper: Hyperparameters, counts: Counts) -> Widths:
     """p, beta_p, means and beta_r."""
     log, n = log_term(problem), np.maximum(counts.visits, 1)
-    p = counts.transitions / n[:-1, :, :, None]
-    per_visit = hyper.transition_confidence * log / n[:-1, :, :, None]
-    real: np.ndarray = problem.action_mask.any(axis=2)
-    beta = 2 * np.sqrt(np.maximum(p * (1 - p), 0.0) * per_visit) + 14 / 3 * per_visit
     return Widths(
-        transition=p,
-        of_transition=beta * real[1:, None, None],
+        *transition_widths(problem, counts, hyper.transition_confidence * log),
         payoff=counts.payoff_sum / n,
         of_payoff=np.sqrt(hyper.payoff_confidence * log / n),
     )
+
+
+def transition_widths(problem: Problem, counts: Counts, log: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """p and beta_p for a logarithm times its multiplier, both [L-1,S,A,S]."""
+    n = np.maximum(counts.visits, 1)[:-1, :, :, None]
+    p, per_visit = counts.transitions / n, log / n
+    real: np.ndarray = problem.action_mask.any(axis=2)[1:, None, None]
+    return p, (2 * np.sqrt(np.maximum(p * (1 - p), 0.0) * per_visit) + 14 / 3 * per_visit) * real
 
 
 def empirical_model(problem: Problem, counts: Counts) -> planning.Set:

@@ -133,7 +133,8 @@ def build(
     environments = values["environments"]
     environments = environments if isinstance(environments, list) else [environments]
     values["environments"] = [table for entry in environments for table in _expand_grid(entry)]
-    values["imports"] = [_absolute(name) for name in _list("imports", values.get("imports", []), str)]
+    imports = _list("imports", values.get("imports", []), str)
+    values["imports"] = [str(Path(name).absolute()) if is_file(name) else name for name in imports]  # for `resume`
     for name in ("learners", "episodes", "environments", "imports"):
         texts = [json.dumps(value, sort_keys=True) for value in values[name]]
         if (not texts and name != "imports") or len(set(texts)) < len(texts):
@@ -204,11 +205,6 @@ def _check_size(config: Config) -> None:
             f"{environments:,} environments x {learners} learners x {hparams:,} hparams x {episodes} T x {seeds:,} "
             f"seeds are {blocks:,} blocks; give at most {MAX_SIZE:,}, or split them into runs."
         )
-
-
-def _absolute(name: str) -> str:
-    """An import with a file's path made absolute, so that the run can be resumed from any directory."""
-    return str(Path(name).absolute()) if is_file(name) else name
 
 
 def _slurm(table: Any) -> dict[str, Any]:
