@@ -12,11 +12,11 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from cpdpo_jax.kernels.machines import programs
 from cpdpo_jax.simulation.blocks import Snapshot
-from cpdpo_jax.simulation.curves import BlockCurves
 from cpdpo_jax.simulation.options import OPTION_NAMES
 from cpdpo_jax.sweeps.config_text import environment_label
 from cpdpo_jax.sweeps.specification import (
@@ -144,16 +144,8 @@ def join(parts: Sequence[Snapshot], lanes: Sequence[int], launch: int, width: in
 
 
 def _map(function: Any, *trees: Any) -> Any:
-    """Apply a function to all leaves of snapshots or curves, except the episode."""
-    first = trees[0]
-    if isinstance(first, BlockCurves):
-        return BlockCurves(*(function(*leaves) for leaves in zip(*trees, strict=True)))
-    return Snapshot(
-        first.episode,
-        function(*(tree.believed for tree in trees)),
-        _map(function, *(tree.curves for tree in trees)),
-        [function(*leaves) for leaves in zip(*(tree.state for tree in trees), strict=True)],
-    )
+    """Apply a function to all arrays of snapshots or curves."""
+    return jax.tree.map(lambda first, *rest: first if isinstance(first, int) else function(first, *rest), *trees)
 
 
 def _has_lanes(leaf: np.ndarray, width: int) -> bool:
