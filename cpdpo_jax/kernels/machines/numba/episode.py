@@ -248,8 +248,8 @@ def _evaluation(name: tuple[Any, ...], probability: Any, width: Any, action_valu
 
     Three payoffs share one read of the table. name: of the kernel, see `_named`. probability(table, row, ...): an entry
     of the table, or a count. width(place, ...): what the payoffs of a pair share. action_value(total, i, place, width,
-    ...): Q of payoff i from total = sum_y P V. place: layer, number of the pair, first lane. rest: further arrays of the
-    two. all_states: of the first layer too, not x_0 only.
+    ...): Q of payoff i from total = sum_y P V. place: layer, number of the pair, first lane. rest: further arrays of
+    the two. all_states: of the first layer too, not x_0 only.
     """
 
     @_compile
