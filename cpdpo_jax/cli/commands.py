@@ -63,17 +63,18 @@ def _execute(config: Config, out: Path, args: arguments.Run | arguments.Resume) 
     from cpdpo_jax.sweeps.load import format_rows, in_units, load_runs, rows, shown
     from cpdpo_jax.sweeps.run import execute
 
-    if not args.checkpoint_every > 0:
-        raise ValueError(f"--checkpoint-every is {args.checkpoint_every:g}; give a positive number of seconds.")
-    shard, as_json = parse(args.shard), args.json
+    how, as_json = args.execution, args.json
+    if not how.checkpoint_every > 0:
+        raise ValueError(f"--checkpoint-every is {how.checkpoint_every:g}; give a positive number of seconds.")
+    shard = parse(how.shard)
     started = time.perf_counter()
     done = execute(
         config,
         out,
-        any_version=args.any_version,
-        every=args.checkpoint_every,
+        any_version=how.any_version,
+        every=how.checkpoint_every,
         shard=shard,
-        lock=not args.no_lock,
+        lock=not how.no_lock,
         engine_spec=_engine_spec(args.engine),
         log=log,
         warn=warn,

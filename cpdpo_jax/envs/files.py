@@ -94,7 +94,7 @@ def _read(path: Path) -> dict[str, np.ndarray]:
         raise FileNotFoundError(f"there is no file {str(path)!r}; give the path of a CMDP saved with save_cmdp.")
     try:
         with np.load(path, allow_pickle=False) as archive:
-            content = dict(archive)
+            content = {name: np.asarray(archive[name]) for name in archive}
     except _UNREADABLE as error:
         raise ValueError(f"{path} is not a readable .npz file without pickles ({error}).") from error
     if str(content.get("format")) != FORMAT or "version" not in content:
