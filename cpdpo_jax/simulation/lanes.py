@@ -106,12 +106,6 @@ def is_builtin(learner: Learner) -> bool:
     return all(str(getattr(function, "__module__", "")).startswith("cpdpo_jax.") for function in functions)
 
 
-def round_to_vectors(lanes: int) -> int:
-    """At most `lanes`, rounded down to a multiple of `LANE_MULTIPLE`, or of twice that, for vector code."""
-    multiple = 2 * LANE_MULTIPLE if lanes >= 2 * LANE_MULTIPLE else LANE_MULTIPLE
-    return max(1, lanes // multiple) * multiple
-
-
 def lane_inputs(plan: LearnerPlan, block: LaneIndex, phase: Phase, slater_margin: np.ndarray) -> LaneInputs:
     """The device arrays of a block in a phase; `slater_margin` [B] is the one given to the learner.
 

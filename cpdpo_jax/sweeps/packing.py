@@ -1,8 +1,8 @@
 """Packs: blocks that run the same program run together, so that blocks of few seeds do not waste lanes on padding.
 
 A pack has the lanes of one block on a CPU, or of one vector where no more are needed, and of one launch (thousands) on
-an accelerator. Lanes are independent of
-each other bit for bit, so a block's file and snapshots are the same in a pack and alone, and either resumes the other.
+an accelerator. Lanes are independent of each other bit for bit, so a block's file and snapshots are the same in a pack
+and alone, and either resumes the other.
 """
 
 from __future__ import annotations
@@ -71,12 +71,10 @@ def describe_lanes(packs: Sequence[Pack]) -> list[str]:
         name = f"{block['learner']} on {environment_label(block['environment'])}"
         if runs_on_host(block):
             reason = "sequential, on the host"
-        elif programs.runs_wide_launches():
-            reason = f"packs of blocks; {programs.describe_max_lanes(mdp_shape(block))}"
         elif pack.narrow:
             reason = "one vector holds all lanes; a CPU runs one launch per core"
         else:
-            reason = f"block = {block['width']}; a CPU runs one launch per core"
+            reason = programs.describe_launch(block["width"], mdp_shape(block))
         lines[f"{name}: {width:,} lanes per launch ({reason})"] = None
     return list(lines)
 
