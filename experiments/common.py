@@ -22,10 +22,10 @@ from matplotlib.figure import Figure
 
 import cpdpo_jax as cp
 from cpdpo_jax.common import files, palette
-from cpdpo_jax.results import statistics
 from cpdpo_jax.results.tables import format_table
 from cpdpo_jax.sweeps import config
 from cpdpo_jax.sweeps.store import Store
+from experiments import statistics
 
 WIDE = 7.0  # inches: a figure over both columns of a page
 STYLE: dict[Any, Any] = {

@@ -55,7 +55,7 @@ def presets(learner: str) -> str:
     entry, cmdp = base.get(learner), cp.stack([cp.envs.make("factored")])
     problem = base.make_problem(cmdp, episodes=1000, delta=0.1, slater_margin=1.0)
     if entry.extra_knowledge:
-        problem = problem_for(entry, problem, cmdp, cp.solve(cmdp, processes=1), safety=0.5)
+        problem = problem_for(entry, problem, cmdp, cp.solve(cmdp), safety=0.5)
     hypers = [entry.hyperparameters(problem, preset) for preset in base.PRESETS]
     return _hash([[f"{x:.9g}" for x in np.ravel(value)] for hyper in hypers for value in hyper])
 

@@ -61,6 +61,20 @@ class EngineFlags:
 
 
 @dataclass(frozen=True)
+class ExecutionFlags:
+    """How blocks run and are stored."""
+
+    any_version: Annotated[bool, _flag("")] = False
+    """resume a directory of another version"""
+    checkpoint_every: float = 5.0
+    """seconds between snapshots"""
+    shard: Annotated[str, _flag("I/N")] = ""
+    """run only shard I of N (0/N to N-1/N); the other shards may run in parallel"""
+    no_lock: Annotated[bool, _flag("")] = False
+    """do not lock the directory (for file systems without locks); make sure that no other process runs in it"""
+
+
+@dataclass(frozen=True)
 class Demo(Common):
     """Run cpd_oppo, cpdpo and two rivals on two small CMDPs; write tables, figures and a report in a few minutes.
 
@@ -115,14 +129,8 @@ class Run(Printing):
     """run directory (runs/NAME_OF_FILE)"""
     dry_run: Annotated[bool, _flag("")] = False
     """only print what would run, with estimates of time and disk space"""
-    any_version: Annotated[bool, _flag("")] = False
-    """resume a directory of another version"""
-    checkpoint_every: float = 5.0
-    """seconds between snapshots"""
-    shard: Annotated[str, _flag("I/N")] = ""
-    """run only shard I of N (0/N to N-1/N); the other shards may run in parallel"""
-    no_lock: Annotated[bool, _flag("")] = False
-    """do not lock the directory (for file systems without locks); make sure that no other process runs in it"""
+    execution: ExecutionFlags = field(default_factory=ExecutionFlags)
+    """how blocks run and are stored"""
     engine: EngineFlags = field(default_factory=EngineFlags)
     """run on dask workers"""
 
@@ -136,14 +144,8 @@ class Resume(Printing):
 
     directory: Positional[Annotated[Path, _flag("DIR")]]
     """run directory"""
-    any_version: Annotated[bool, _flag("")] = False
-    """resume a directory of another version"""
-    checkpoint_every: float = 5.0
-    """seconds between snapshots"""
-    shard: Annotated[str, _flag("I/N")] = ""
-    """run only shard I of N (0/N to N-1/N); the other shards may run in parallel"""
-    no_lock: Annotated[bool, _flag("")] = False
-    """do not lock the directory (for file systems without locks); make sure that no other process runs in it"""
+    execution: ExecutionFlags = field(default_factory=ExecutionFlags)
+    """how blocks run and are stored"""
     engine: EngineFlags = field(default_factory=EngineFlags)
     """run on dask workers"""
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cpdpo_jax.cli import arguments, demo, flags, status
+from cpdpo_jax.cli import arguments, compare, demo, flags, status
 from cpdpo_jax.cli.stderr import log, warn
 from cpdpo_jax.common.text import counted, did_you_mean
 from cpdpo_jax.sweeps import compatibility, config_text, imports
@@ -36,8 +36,7 @@ def _demo(args: arguments.Demo) -> int:
     code = _execute(config, args.out, arguments.Resume(args.out))
     if code:
         return code
-    tables = in_units(load_runs([Store(args.out)]))
-    print("\n" + "\n".join(filter(None, [demo.story(rows(tables)), demo.slow_reward(tables)])))
+    print("\n" + demo.story(rows(in_units(load_runs([Store(args.out)])))))
     return _report(arguments.Report(directories=(args.out,)))
 
 
@@ -64,17 +63,18 @@ def _execute(config: Config, out: Path, args: arguments.Run | arguments.Resume) 
     from cpdpo_jax.sweeps.load import format_rows, in_units, load_runs, rows, shown
     from cpdpo_jax.sweeps.run import execute
 
-    if not args.checkpoint_every > 0:
-        raise ValueError(f"--checkpoint-every is {args.checkpoint_every:g}; give a positive number of seconds.")
-    shard, as_json = parse(args.shard), args.json
+    how, as_json = args.execution, args.json
+    if not how.checkpoint_every > 0:
+        raise ValueError(f"--checkpoint-every is {how.checkpoint_every:g}; give a positive number of seconds.")
+    shard = parse(how.shard)
     started = time.perf_counter()
     done = execute(
         config,
         out,
-        any_version=args.any_version,
-        every=args.checkpoint_every,
+        any_version=how.any_version,
+        every=how.checkpoint_every,
         shard=shard,
-        lock=not args.no_lock,
+        lock=not how.no_lock,
         engine_spec=_engine_spec(args.engine),
         log=log,
         warn=warn,
@@ -163,12 +163,6 @@ def _report(args: arguments.Report) -> int:
     return 0
 
 
-def _compare(args: arguments.Compare) -> int:
-    from cpdpo_jax.cli import compare
-
-    return compare.run(args)
-
-
 def _solve(args: arguments.Solve) -> int:
     from cpdpo_jax import envs
     from cpdpo_jax.exact.optimum import solve
@@ -237,7 +231,7 @@ _COMMANDS = {
     arguments.Resume: _resume,
     arguments.Status: status.run,
     arguments.Report: _report,
-    arguments.Compare: _compare,
+    arguments.Compare: compare.run,
     arguments.Solve: _solve,
     arguments.List: _list,
     arguments.Info: _info,

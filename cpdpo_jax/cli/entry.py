@@ -6,7 +6,6 @@ arguments (nothing was written), 130 interrupted by Ctrl-C. Importing this modul
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import io
 import os
@@ -21,6 +20,7 @@ from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes
 from cpdpo_jax.cli.arguments import COMMANDS, Command
 from cpdpo_jax.common import files
 from cpdpo_jax.common.errors import WorkerError
+from cpdpo_jax.common.former_names import FLAGS
 from cpdpo_jax.common.text import did_you_mean
 
 
@@ -94,21 +94,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 _MULTI_VALUED = ("--learner", "--env", "--episodes", "--hparams", "--metric")
 
 
-_OLD = {"--setting": "--hparams PRESET", "--set": "--hparams NAME=VALUE"}  # until the next release
-
-
 def _with_new_names(arguments: Sequence[str]) -> list[str]:
     """The arguments with the former flags --setting and --set as one --hparams; prints a deprecation to stderr."""
-    if not any(argument.partition("=")[0] in _OLD for argument in arguments):
+    if not any(argument.partition("=")[0] in FLAGS for argument in arguments):
         return list(arguments)
     kept: list[str] = []
     hparams: list[str] = []
     target = kept
     for argument in arguments:
         flag, equals, value = argument.partition("=")
-        if flag in _OLD:
-            print(f"cpdpo: {flag} is deprecated and will be removed; use {_OLD[flag]}.", file=sys.stderr)
-        if flag in (*_OLD, "--hparams"):
+        if flag in FLAGS:
+            print(f"cpdpo: {flag} is deprecated and will be removed; use {FLAGS[flag]}.", file=sys.stderr)
+        if flag in (*FLAGS, "--hparams"):
             target = hparams
             target += [value] if equals else []
             continue
@@ -133,22 +130,11 @@ def _interrupted(error: BaseException | None) -> bool:
     return False
 
 
-_PLAIN = {"±": "+-", "×": "x", "–": "-", "—": "-", "µ": "u", "…": "..."}
-
-
 def _replace_unprintable() -> None:
-    """Make stdout and stderr replace characters that they cannot encode by similar ones."""
-
-    def replace(error: UnicodeError) -> tuple[str, int]:
-        if not isinstance(error, UnicodeEncodeError):
-            raise error
-        letters = error.object[error.start : error.end]
-        return "".join(_PLAIN.get(letter, "?") for letter in letters), error.end
-
-    codecs.register_error("cpdpo", replace)
+    """Make stdout and stderr print "?" for characters that they cannot encode."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and stream.errors != "cpdpo":
-            stream.reconfigure(errors="cpdpo")
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _sentence(error: Exception) -> str:

@@ -14,7 +14,7 @@ import jax
 from cpdpo_jax import envs, kernels
 from cpdpo_jax.cli import arguments
 from cpdpo_jax.common.machine import cores, cpu_type
-from cpdpo_jax.kernels import machines
+from cpdpo_jax.kernels.machines import report
 from cpdpo_jax.simulation.simulate import simulate
 from cpdpo_jax.simulation.workers import devices, use_compilation_cache
 
@@ -42,7 +42,7 @@ def gather(seconds: float = 1.0) -> dict[str, Any]:
         "processor": cpu_type(),
         "cores": cores(),
         "devices": [f"{device.platform}: {device.device_kind}" for device in jax_devices],
-        "kernels": kernel_forms(),
+        "kernels": report.lines(),
         "caches": {"jax": contents(jax_cache(), "*"), "numba": contents(numba_cache(), "*.nb[ic]")},
         "speed": {"million_episodes_per_second": speed, "seeds": SEEDS, "reference": REFERENCE},
     }
@@ -52,11 +52,6 @@ def versions() -> dict[str, str | None]:
     """The installed versions of the packages that determine the compiled programs; None: not installed."""
     installed = {package.name: package.version for package in metadata.distributions()}
     return {name: installed.get(name) for name in PACKAGES}
-
-
-def kernel_forms() -> list[str]:
-    """The forms of the kernels in use and the reasons, in lines of text."""
-    return machines.describe()
 
 
 def jax_cache() -> Path | None:

@@ -15,8 +15,8 @@ LAYERS, STATES, ACTIONS, EPISODES, RHO = 5, 5, 3, 100_000, 0.5  # the problem fo
 
 
 def about(learner: Any) -> str:
-    """A learner's description: its entry in its module's ABOUT, or else the module's docstring."""
-    module = sys.modules.get(learner.update.__module__ or "")
+    """A learner's description: its entry in ABOUT of the module of its hyperparameters, or that module's docstring."""
+    module = sys.modules.get(learner.hyperparameters.__module__ or "")
     if entry := getattr(module, "ABOUT", {}).get(learner.name):
         return entry
     return (getattr(module, "__doc__", None) or "a user-defined learner").strip()
@@ -44,7 +44,6 @@ def hyperparameters(learner: Any) -> list[dict[str, Any]]:
         episodes=ones * EPISODES,
         delta=ones * 0.05,
         slater_margin=ones * RHO,
-        safe=SafePolicy(np.full((LAYERS, STATES, ACTIONS, 1), 1 / ACTIONS), ones[None] * (1 - RHO)),
     )
     if learner.extra_knowledge:
         policy = np.full(problem.action_mask.shape, 1 / ACTIONS)

@@ -15,9 +15,7 @@ def did_you_mean(
     known: Iterable[str],
     *,
     most: int = 3,
-    cutoff: float = 0.5,
     with_parts: int = 0,
-    show: Callable[[str], str] = str,
 ) -> str:
     """The question "did you mean a or b?" for an unknown name; "" if no known name is similar.
 
@@ -25,17 +23,15 @@ def did_you_mean(
         name: the unknown name.
         known: the names that exist.
         most: maximum number of similar names, the most similar first.
-        cutoff: minimum similarity, from 0 (any) to 1 (equal).
         with_parts: names that contain `name` are added up to this total number.
-        show: formats a name, such as `repr` for quotes.
     """
     known = list(known)
     near = [other for other in known if other.lower() == name.lower()][:1]
-    near = near or get_close_matches(name, known, n=most, cutoff=cutoff)
+    near = near or get_close_matches(name, known, n=most, cutoff=0.5)
     if name and with_parts:
         near += [other for other in known if name in other and other not in near]
         near = near[:with_parts]
-    return f"did you mean {' or '.join(map(show, near))}?" if near else ""
+    return f"did you mean {' or '.join(near)}?" if near else ""
 
 
 def counted(n: int, noun: str) -> str:
@@ -86,12 +82,12 @@ def column_format(values: Iterable[SupportsFloat], digits: int = 4) -> Callable[
     return show
 
 
-def file_stem(text: str, ending: str, longest: int = 60) -> str:
+def file_stem(text: str, ending: str) -> str:
     """A file name without suffix from any text: letters, digits, dots and dashes, then the ending.
 
-    A text longer than `longest` is truncated and followed by a hash of the whole text, so that names stay distinct.
+    A text longer than 60 letters is truncated and followed by a hash of the whole text, so that names stay distinct.
     """
     plain = re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")
-    if len(plain) > longest:
-        plain = f"{plain[:longest].rstrip('-.')}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    if len(plain) > 60:
+        plain = f"{plain[:60].rstrip('-.')}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
     return f"{plain}-{ending}"

@@ -44,15 +44,10 @@ def set_options() -> None:
 
 
 def _with_options(flags: str) -> str:
-    known = _jaxlib_version() in KNOWN
+    known = jaxlib_version() in KNOWN
     extra = EXTRA + UNROLL * (known and not any(map(util.find_spec, PLUGINS)))
     added = [extra] * ("xla_backend_extra_options" not in flags) + [WIDTH] * (known and WIDTH[:29] not in flags)
     return " ".join([*filter(None, [flags]), *added])
-
-
-def are_set() -> bool:
-    """Whether the options are set."""
-    return _state["note"] == "set"
 
 
 def were_too_late() -> bool:
@@ -71,7 +66,7 @@ def _backend_started() -> bool:
     return bool(getattr(bridge, "_backends", None))
 
 
-def _jaxlib_version() -> tuple[int, ...]:
+def jaxlib_version() -> tuple[int, ...]:
     """(major, minor) from the name of the metadata folder, without importing jaxlib; () if there is none."""
     spec = util.find_spec("jaxlib")
     if spec is None or not spec.submodule_search_locations:

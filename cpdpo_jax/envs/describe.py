@@ -35,7 +35,7 @@ def _one(cmdp: CMDP) -> str:
     layers = counted(cmdp.n_layers, "layer")
     lines = [f"{cmdp.name}: {layers} of {states}, up to {actions}, {constraints}, {cmdp.noise} noise"]
     try:
-        solution = solve(cmdp, processes=1)
+        solution = solve(cmdp)
     except InfeasibleError as error:
         return "\n".join([*lines, f"  WARNING: {error}"])
     values, costs = original_units(cmdp, solution.value, evaluate(cmdp.transition, solution.policy, cmdp.cost))

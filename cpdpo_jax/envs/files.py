@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 import os
 import struct
 import tokenize
@@ -94,8 +93,8 @@ def _read(path: Path) -> dict[str, np.ndarray]:
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {str(path)!r}; give the path of a CMDP saved with save_cmdp.")
     try:
-        with zipfile.ZipFile(path) as archive:
-            content = {member.filename.removesuffix(".npy"): _array(archive, member) for member in archive.infolist()}
+        with np.load(path, allow_pickle=False) as archive:
+            content = {name: np.asarray(archive[name]) for name in archive}
     except _UNREADABLE as error:
         raise ValueError(f"{path} is not a readable .npz file without pickles ({error}).") from error
     if str(content.get("format")) != FORMAT or "version" not in content:
@@ -104,17 +103,3 @@ def _read(path: Path) -> dict[str, np.ndarray]:
             f"{path} is an .npz file but not a CMDP of cpdpo_jax (it holds {held}); write it with save_cmdp."
         )
     return content
-
-
-def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
-    """One array of the file. The size in its header is trusted only after its bytes have been counted."""
-    body = io.BytesIO(archive.read(member))
-    major, _ = np.lib.format.read_magic(body)
-    header = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = header(body)
-    values = body.read()
-    if dtype.hasobject:
-        raise ValueError(f"{member.filename} holds Python objects")
-    if math.prod(shape) * dtype.itemsize != len(values):
-        raise ValueError(f"{member.filename} declares shape {shape} but has {len(values)} bytes")
-    return np.frombuffer(values, dtype).reshape(shape, order="F" if fortran else "C").copy()

@@ -42,17 +42,8 @@ def random(
     multiplier is at least 1e-3. Draws where this is impossible are rejected in favour of the next draw of the stream;
     the list `rejected` receives their number for each instance. `instances=n` gives a batch of n.
     """
-    n_layers, n, a = integer("layers", layers, 1), integer("states", states, 1), integer("actions", actions, 1)
-    m = integer("constraints", constraints, 1)
-    check_memory("random", n_layers, n, a, instances)
-    alpha = number("concentration", concentration, 0, np.inf, open_low=True)
-
-    def draw(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        transition = rng.dirichlet(np.full(n, alpha), size=(n_layers - 1, n, a))
-        return transition, rng.random((n_layers, n, a)), rng.random((m, n_layers, n, a))
-
-    margins = _margins(rho, n_layers)
-    return _family("random", draw, margins, tightness, binding, noise, key, instances, rejected)
+    n_layers, draw = _layered("random", layers, states, actions, constraints, concentration, instances)
+    return _family("random", draw, _margins(rho, n_layers), tightness, binding, noise, key, instances, rejected)
 
 
 def garnet(
@@ -114,19 +105,11 @@ def small_rho(
     P, r and g as in `random`, one instance for each of `rhos`, in this order; `binding`: the constraints bind in all
     of them. With `instances` = n, a batch of n times as many, ordered by draw, then by margin.
     """
-    n_layers, n, a = integer("layers", layers, 1), integer("states", states, 1), integer("actions", actions, 1)
-    m = integer("constraints", constraints, 1)
-    alpha = number("concentration", concentration, 0, np.inf, open_low=True)
+    n_layers, draw = _layered("small_rho", layers, states, actions, constraints, concentration, instances)
     if np.ndim(rhos) != 1 or len(rhos) == 0:
         raise ValueError(f"rhos = {rhos!r}; give a list of at least one margin in (0, {n_layers}].")
-    check_memory("small_rho", n_layers, n, a, instances)
     margins = [number(f"rhos[{i}]", rho, 0, n_layers, open_low=True) for i, rho in enumerate(rhos)]
     ascending = tuple(sorted(margins))
-
-    def draw(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        transition = rng.dirichlet(np.full(n, alpha), size=(n_layers - 1, n, a))
-        return transition, rng.random((n_layers, n, a)), rng.random((m, n_layers, n, a))
-
     cmdps = []
     for i in indices(instances):
         placed, count = _until_placed("small_rho", draw, stream(key, i), ascending, 0.5, bool(binding), noise)
@@ -136,6 +119,20 @@ def small_rho(
         if rejected is not None:
             rejected.append(count)
     return join(cmdps, len(cmdps))
+
+
+def _layered(name, layers, states, actions, constraints, concentration, instances) -> tuple[int, Draw]:
+    """The number of layers, and draws of P ~ Dirichlet, r and g ~ U(0, 1)."""
+    n_layers, n, a = integer("layers", layers, 1), integer("states", states, 1), integer("actions", actions, 1)
+    m = integer("constraints", constraints, 1)
+    check_memory(name, n_layers, n, a, instances)
+    alpha = number("concentration", concentration, 0, np.inf, open_low=True)
+
+    def draw(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        transition = rng.dirichlet(np.full(n, alpha), size=(n_layers - 1, n, a))
+        return transition, rng.random((n_layers, n, a)), rng.random((m, n_layers, n, a))
+
+    return n_layers, draw
 
 
 def _margins(rho: float | None, n_layers: int) -> tuple[float, ...] | None:

@@ -108,7 +108,7 @@ def _accepted(cmdp: CMDP, alpha: np.ndarray, binding: bool) -> tuple[CMDP, Solut
     if not ((alpha >= 0) & (alpha <= cmdp.n_layers)).all():
         return None
     placed = replace(cmdp, threshold=alpha)
-    solution = solve(placed, processes=1)
+    solution = solve(placed)
     if solution.slater_margin < LEAST_MARGIN or (binding and solution.multipliers.min() < LEAST_MULTIPLIER):
         return None
     return placed, solution

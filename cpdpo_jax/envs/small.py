@@ -19,16 +19,7 @@ def factored(*, horizon: int = 6, threshold: float = 3.0, states: int = 3, noise
     cost at most 3.
     """
     n = integer("states", states, 1)
-    transition, reward, cost = ring(n)
-    return from_episodic(
-        transition,
-        reward / n,
-        cost,
-        thresholds("threshold", threshold, 1),
-        horizon=integer("horizon", horizon, 1),
-        noise=noise,
-        name="factored",
-    )
+    return _ring("factored", n, n, 0, horizon, threshold, noise)
 
 
 def simple(*, horizon: int = 6, threshold: float = 3.0, states: int = 3, noise: str = "bernoulli") -> CMDP:
@@ -37,17 +28,7 @@ def simple(*, horizon: int = 6, threshold: float = 3.0, states: int = 3, noise: 
     3 states, 2 actions, H = 6; 7 layers, the first of which draws the start. Cost at most 3.
     """
     n = integer("states", states, 1)
-    transition, reward, cost = ring(n)
-    return from_episodic(
-        transition,
-        reward,
-        cost,
-        thresholds("threshold", threshold, 1),
-        horizon=integer("horizon", horizon, 1),
-        initial=np.full(n, 1 / n),
-        noise=noise,
-        name="simple",
-    )
+    return _ring("simple", n, 1, np.full(n, 1 / n), horizon, threshold, noise)
 
 
 def difficult(*, horizon: int = 3, threshold: float = 0.1, low: float = 0.1, noise: str = "bernoulli") -> CMDP:
@@ -77,10 +58,19 @@ def difficult(*, horizon: int = 3, threshold: float = 0.1, low: float = 0.1, noi
     )
 
 
-def ring(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """P `[S, 2, S]`, s + 1 for a move `[S, 2]`, 1 for a move `[1, S, 2]`."""
+def _ring(name, n, unit, initial, horizon, threshold, noise) -> CMDP:
+    """n states; a move to the next state pays (s + 1) / unit and costs 1."""
     transition, reward, cost = np.zeros((n, 2, n)), np.zeros((n, 2)), np.zeros((1, n, 2))
     for s in range(n):
         transition[s, STAY, s] = transition[s, MOVE, (s + 1) % n] = 1.0
-        reward[s, MOVE], cost[0, s, MOVE] = s + 1.0, 1.0
-    return transition, reward, cost
+        reward[s, MOVE], cost[0, s, MOVE] = (s + 1.0) / unit, 1.0
+    return from_episodic(
+        transition,
+        reward,
+        cost,
+        thresholds("threshold", threshold, 1),
+        horizon=integer("horizon", horizon, 1),
+        initial=initial,
+        noise=noise,
+        name=name,
+    )

@@ -1,7 +1,4 @@
-"""The occupancy polytope of a CMDP and the two linear programs on it, with solver-independent certificates.
-
-Imports only NumPy and SciPy: worker processes import this file and should not wait for jax.
-"""
+"""The occupancy polytope of a CMDP and the two linear programs on it, with solver-independent certificates."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ _ATTEMPTS = (  # rows, variables, slack
 
 
 class Model(NamedTuple):
-    """The input of `solve` for one CMDP: plain arrays, which can be sent to a worker."""
+    """The input of `solve` for one CMDP: plain arrays."""
 
     transition: np.ndarray  # [L-1, S, A, S]
     reward: np.ndarray  # [L, S, A]

@@ -1,21 +1,13 @@
 """The exact optimum of a known CMDP: OPT, multipliers, Slater margin, each with its certificate.
 
-Linear programs over occupancy measures on the host in float64 (Section 3.2), certified by
-backward recursions that are independent of the solver. Imports only NumPy and SciPy: worker processes import this file
-and should not wait for jax.
+Linear programs over occupancy measures on the host in float64 (Section 3.2), certified by backward recursions that are
+independent of the solver.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-import pickle
-import subprocess
-import sys
-import time
 import warnings
-from collections.abc import Sequence
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -29,7 +21,6 @@ if TYPE_CHECKING:
     from cpdpo_jax.common.types import CMDP
 
 TOLERANCE = 1e-9  # goal of the certificates; a Slater margin above -TOLERANCE counts as 0
-_START_UP = 1.5  # seconds that worker processes take to start; they must save more
 
 
 class InfeasibleError(ValueError):
@@ -79,7 +70,7 @@ def solve(cmdp: CMDP, *, processes: int | None = None) -> Solution:
 
     Args:
         cmdp: one CMDP, or a batch with trailing axes *B.
-        processes: worker processes for a batch; None uses the available cores if the batch is large enough.
+        processes: deprecated, without effect; the instances of a batch are solved in one thread per core.
 
     Returns:
         A `Solution` in the learner's units (rewards and costs in [0, 1]), for a batch with the axes *B last.
@@ -89,8 +80,11 @@ def solve(cmdp: CMDP, *, processes: int | None = None) -> Solution:
     """
     if not hasattr(cmdp, "batch_shape"):
         raise ValueError(f"cmdp is a {type(cmdp).__name__}; give a CMDP, such as cp.envs.make('factored').")
+    if processes is not None:
+        warnings.warn("solve has no processes any more; leave the argument out.", DeprecationWarning, stacklevel=2)
     models = _models(cmdp)
-    solutions = _solve_all(models, processes)
+    with ThreadPoolExecutor(machine.cores()) as pool:  # HiGHS releases Python's lock
+        solutions = list(pool.map(_solve_one, models))
     for model, solution in zip(models, solutions, strict=True):
         error = max(abs(solution.gap), solution.violation)
         if error > TOLERANCE:
@@ -107,22 +101,6 @@ def solve(cmdp: CMDP, *, processes: int | None = None) -> Solution:
     return Solution(*(column.reshape(column.shape[:-1] + cmdp.batch_shape) for column in columns))
 
 
-def _solve_all(models: Sequence[Model], processes: int | None) -> list[Solution]:
-    """Solve in this process while workers would start too late, the rest in parallel."""
-    cores = machine.cores()
-    solutions = []
-    if processes is None:
-        start = time.perf_counter()
-        for model in models:
-            left = (time.perf_counter() - start) / max(1, len(solutions)) * (len(models) - len(solutions))
-            if left * (cores - 1) / cores > _START_UP:
-                break
-            solutions.append(_solve_one(model))
-    rest = models[len(solutions) :]
-    workers = min(len(rest), cores if processes is None else processes)
-    return solutions + (_solve_parallel(rest, workers) if workers > 1 else [_solve_one(model) for model in rest])
-
-
 def _models(cmdp: CMDP) -> list[Model]:
     """The instances of a CMDP or batch, in C order of the batch axes."""
     axes, n = len(cmdp.batch_shape), int(np.prod(cmdp.batch_shape))
@@ -137,7 +115,7 @@ def _models(cmdp: CMDP) -> list[Model]:
 
 
 def _solve_one(model: Model) -> Solution:
-    """Solve one instance in this process."""
+    """Solve one instance."""
     program = Program(model)
     _, margin, slater_policy = min(until_certified(program.slater(), model), key=lambda attempt: attempt[0])
     if margin < -TOLERANCE:
@@ -190,56 +168,3 @@ def _infeasible(model: Model, margin: float) -> str:
         f"{model.name} is infeasible: {'; '.join(parts)}; whatever the policy, some constraint is violated by at least "
         f"{-margin:.6g}, so raise the thresholds by that much."
     )
-
-
-def _solve_parallel(models: Sequence[Model], workers: int) -> list[Solution]:
-    """Solve in child processes that run this module: no `__main__` guard, no fork of a process that runs jax."""
-    root = str(Path(__file__).resolve().parent.parent.parent)
-    path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", "from cpdpo_jax.exact import optimum; optimum._work()"]
-    children: list[subprocess.Popen] = []
-    solutions: list[Solution | None] = [None] * len(models)
-    try:
-        for _ in range(workers):  # in sessions of their own: an interrupt reaches this process, which ends them
-            pipe = subprocess.PIPE
-            children.append(subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, start_new_session=True))
-        for i, child in enumerate(children):
-            assert child.stdin is not None
-            with contextlib.suppress(BrokenPipeError):  # a dead worker is detected below
-                pickle.dump([tuple(model) for model in models[i::workers]], child.stdin)
-                child.stdin.close()
-        for i, child in enumerate(children):
-            assert child.stdout is not None
-            try:
-                kind, answer = pickle.load(child.stdout)
-            except EOFError:
-                raise RuntimeError(
-                    f"a worker of solve ended with code {child.wait()}; see its message above."
-                ) from None
-            if kind != "solved":
-                raise InfeasibleError(answer) if kind == "infeasible" else RuntimeError(answer)
-            solutions[i::workers] = [Solution(*fields) for fields in answer]
-    finally:
-        for child in children:
-            child.kill()
-            child.wait()
-            for pipe in (child.stdin, child.stdout):
-                with contextlib.suppress(OSError):
-                    if pipe is not None:
-                        pipe.close()
-    return [solution for solution in solutions if solution is not None]
-
-
-def _work() -> None:
-    """The body of a worker process: models from stdin, solutions to stdout."""
-    with os.fdopen(os.dup(1), "wb") as answers:
-        os.dup2(2, 1)  # output of libraries must not mix with the answers
-        models = [Model(*fields) for fields in pickle.load(sys.stdin.buffer)]
-        try:
-            answer = ("solved", [tuple(_solve_one(model)) for model in models])
-        except InfeasibleError as error:
-            answer = ("infeasible", str(error))
-        except RuntimeError as error:
-            answer = ("failed", str(error))
-        pickle.dump(answer, answers)

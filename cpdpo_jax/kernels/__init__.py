@@ -11,6 +11,7 @@ import importlib
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from cpdpo_jax.common import former_names
 from cpdpo_jax.kernels.bonus import dilated_bonus, exploration_bonus
 from cpdpo_jax.kernels.dual import dual_max, lagrangian_loss
 from cpdpo_jax.kernels.extreme import extreme_expectation
@@ -52,35 +53,11 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    _MOVED = {  # names that used to be here: module:name
-        "at_index": "lookup:at_index",
-        "at_pairs": "lookup:at_pairs",
-        "batch_shape": "shapes:batch_shape",
-        "compensated_add": "sums:compensated_add",
-        "count_episode": "counting:count_episode",
-        "cpu_acceleration": "machines.target:cpu_acceleration",
-        "kernel": "machines.forms:kernel",
-        "layer": "loops:layer",
-        "materialise": "tracing:materialise",
-        "renewed_epoch": "widths:renew_epoch",
-        "scaled_widths": "optimistic:scaled_widths",
-        "scan_layers": "loops:scan_layers",
-        "scan_layers_backwards": "loops:scan_layers_backwards",
-        "steps_to_go": "optimistic:steps_to_go",
-        "tracing_for": "machines.target:tracing_for",
-        "unrolled_reduce": "loops:unrolled_reduce",
-        "unrolled_sum": "loops:unrolled_sum",
-        "varying": "tracing:mark_varying",
-        "visited_pairs": "counting:visited_pairs",
-        "visited_rows": "counting:visited_rows",
-        "walk": "path:sample_path",
-        "with_layer": "loops:with_layer",
-    }
 
     def __getattr__(name: str) -> Any:
-        if name not in _MOVED:
+        if name not in former_names.KERNELS:
             raise AttributeError(f"module 'cpdpo_jax.kernels' has no attribute {name!r}; it has {', '.join(__all__)}.")
-        module, _, new = _MOVED[name].partition(":")
+        module, _, new = former_names.KERNELS[name].partition(":")
         message = f"cpdpo_jax.kernels.{name} is now cpdpo_jax.kernels.{module}.{new}."
         warnings.warn(message, DeprecationWarning, stacklevel=2)
         return getattr(importlib.import_module(f"cpdpo_jax.kernels.{module}"), new)

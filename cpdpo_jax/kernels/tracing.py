@@ -16,12 +16,14 @@ def mark_varying(tree: Any) -> Any:
 
     A loop's carry depends on the lanes of its device, and jax requires that the initial carry is marked as well.
     """
-    axes = frozenset(jax.sharding.get_abstract_mesh().manual_axes)
+    axes = frozenset(getattr(jax.sharding.get_abstract_mesh(), "manual_axes", ()))
 
     def marked(leaf: Any) -> Any:
         kind: Any = jax.typeof(leaf)
-        marks = kind.vma if hasattr(kind, "vma") else kind.manual_axis_type.varying  # by release of jax
-        missing = tuple(axes - marks)
+        marked_axes = getattr(kind, "vma", None)  # in some releases of jax, in others:
+        if marked_axes is None:
+            marked_axes = getattr(getattr(kind, "manual_axis_type", None), "varying", frozenset())
+        missing = tuple(axes - marked_axes)
         return jax.lax.pcast(leaf, missing, to="varying") if missing else leaf
 
     return jax.tree.map(marked, tree) if axes else tree

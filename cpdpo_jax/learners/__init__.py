@@ -5,7 +5,9 @@ tests it. An installed package adds its learners by the entry point `cpdpo_jax.l
 """
 
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from cpdpo_jax.common import former_names
 
 # Each module registers its learner.
 from cpdpo_jax.learners import (  # noqa: F401
@@ -81,10 +83,11 @@ __all__ = [
 
 if not TYPE_CHECKING:  # checkers report unknown names
 
-    def __getattr__(name: str) -> frozenset[str]:
-        if name == "OURS":
-            warnings.warn("learners.OURS is now learners.BUILT_IN.", DeprecationWarning, stacklevel=2)
-            return BUILT_IN
+    def __getattr__(name: str) -> Any:
+        if name in former_names.LEARNERS:
+            new = former_names.LEARNERS[name]
+            warnings.warn(f"learners.{name} is now learners.{new}.", DeprecationWarning, stacklevel=2)
+            return globals()[new]
         raise AttributeError(f"module 'cpdpo_jax.learners' has no attribute {name!r}; it has {', '.join(__all__)}")
 
 

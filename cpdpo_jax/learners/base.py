@@ -212,7 +212,7 @@ def get(learner: str | Learner) -> Learner:
         return _REGISTRY[learner]
     if learner in _installed():
         return _installed()[learner].content
-    hint = did_you_mean(str(learner), names(), cutoff=0.4, show=repr) or f"the known ones are {', '.join(names())}."
+    hint = did_you_mean(str(learner), names()) or f"the known ones are {', '.join(names())}."
     raise ValueError(f"there is no learner named {shown(learner)}; {hint}")
 
 

@@ -27,12 +27,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cpdpo_jax.common.types import Array, Trajectory
-from cpdpo_jax.learners import base, planning, safe_planning
-from cpdpo_jax.learners.base import Info, Learner, Problem
+from cpdpo_jax.common.types import Array
+from cpdpo_jax.learners import base, planning, replanning, safe_planning
+from cpdpo_jax.learners.base import Problem
 from cpdpo_jax.learners.optcmdp import confidence_set
 from cpdpo_jax.learners.replanning import Counts
-from cpdpo_jax.learners.safe_planning import State
 
 
 class Hyperparameters(NamedTuple):
@@ -60,14 +59,11 @@ def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
     return Hyperparameters(0.5 * ones, 0 * ones, 1e-7 * ones, 1e-4 * ones, 0 * ones)
 
 
-def model(problem: Problem, hyper: Hyperparameters, counts: Counts) -> tuple[np.ndarray, np.ndarray, planning.Set]:
+def model(problem: Problem, hyper: Hyperparameters, counts: Counts) -> planning.Inputs:
     """r~ [L,S,A], g~ [M,L,S,A], and the confidence set."""
     n_layers, n = len(counts.visits), np.maximum(counts.visits, 1)
     log = np.log(6 * problem.n_states**2 * n_layers * problem.episodes / problem.delta)
-    p = counts.transitions / n[:-1, :, :, None]
-    per_visit = hyper.transition_confidence * log / n[:-1, :, :, None]
-    real = problem.action_mask.any(axis=2)[1:, None, None]
-    beta = (2 * np.sqrt(np.maximum(p * (1 - p), 0.0) * per_visit) + 14 / 3 * per_visit) * real
+    p, beta = replanning.transition_widths(problem, counts, hyper.transition_confidence * log)
     spread = np.append(n_layers * beta.sum(axis=3), np.zeros((1, *n.shape[1:])), axis=0)  # D
     of_payoff = 2 * np.sqrt(hyper.payoff_confidence * log / n)
     most = np.arange(n_layers, 0, -1.0)[:, None, None]  # L - k, [L,1,1]: the largest possible error of a step
@@ -79,33 +75,9 @@ def model(problem: Problem, hyper: Hyperparameters, counts: Counts) -> tuple[np.
     return mean[0] + hyper.compensation * larger, mean[1:] + width, within
 
 
-def propose(
-    problem: Problem, hyper: Hyperparameters, counts: Counts, episode: int
-) -> tuple[np.ndarray, np.ndarray, planning.Set] | None:
+def propose(problem: Problem, hyper: Hyperparameters, counts: Counts, episode: int) -> planning.Inputs | None:
     """The LP, or None at the start."""
     return None if episode <= hyper.safe_episodes else model(problem, hyper, counts)
 
 
-def init(problem: Problem, hyper: Hyperparameters) -> State:
-    """State before the first episode; pi_1 = pi_b."""
-    return safe_planning.init(problem, with_set=True)
-
-
-def update(
-    problem: Problem, hyper: Hyperparameters, state: State, policy: np.ndarray, trajectory: Trajectory
-) -> tuple[State, Info]:
-    """Count episode t, then plan pi_{t+1}."""
-    return safe_planning.update(problem, hyper, state, trajectory, propose, with_set=True)
-
-
-LEARNER = base.register(
-    Learner(
-        name="dope",
-        hyperparameters=hyperparameters,
-        init=init,
-        policy=lambda problem, hyper, state: state.policy,
-        update=update,
-        compiled=False,
-        extra_knowledge=base.SAFE_POLICY,
-    )
-)
+LEARNER = base.register(safe_planning.learner("dope", hyperparameters, propose, with_set=True))

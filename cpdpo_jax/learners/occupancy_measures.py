@@ -15,6 +15,14 @@ def policy_of(pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return np.where(total > 0, pairs / np.where(total > 0, total, 1.0), uniform)
 
 
+def start(mask: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Equal occupancies for all triples of a layer: pairs [L,S,A], their transition function, the largest of any."""
+    real = np.asarray(mask.any(axis=2))[1:, None, None]  # [L-1,1,1,S]
+    everything = np.broadcast_to(real, (len(mask) - 1, *mask.shape[1:], mask.shape[1])).astype(float)
+    conditional = everything / np.maximum(everything.sum(axis=3, keepdims=True), 1.0)
+    return mask / mask.sum(axis=(1, 2), keepdims=True), conditional, everything
+
+
 def largest_expectation(lower: np.ndarray, upper: np.ndarray, values: np.ndarray) -> np.ndarray:
     """max of p.f over lower <= p <= upper, sum p = 1, for each f of `values`: [S,A,S] twice, [T,S] -> [T,S,A].
 

@@ -24,10 +24,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from cpdpo_jax.common.types import Trajectory
 from cpdpo_jax.learners import base, planning, replanning
-from cpdpo_jax.learners.base import Info, Learner, Problem
-from cpdpo_jax.learners.replanning import Counts, Hyperparameters, State
+from cpdpo_jax.learners.base import Problem
+from cpdpo_jax.learners.replanning import Counts, Hyperparameters
 
 TUNED = (5e-3, 1e-6)  # transition_confidence, payoff_confidence
 _NOTHING_SPARE = 1e-9  # below this, the set is a single model
@@ -38,7 +37,7 @@ def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
     return replanning.hyperparameters(problem, preset, TUNED)
 
 
-def model(problem: Problem, hyper: Hyperparameters, counts: Counts) -> tuple[np.ndarray, np.ndarray, planning.Set]:
+def model(problem: Problem, hyper: Hyperparameters, counts: Counts) -> planning.Inputs:
     """Optimistic reward [L,S,A], costs [M,L,S,A], and the confidence set."""
     width = replanning.widths(problem, hyper, counts)
     reward = np.clip(width.payoff[0] + width.of_payoff, 0.0, 1.0)
@@ -59,25 +58,4 @@ def confidence_set(p: np.ndarray, beta: np.ndarray, visited: np.ndarray) -> plan
     return planning.Set(lower, spare, cap)
 
 
-def init(problem: Problem, hyper: Hyperparameters) -> State:
-    """State before the first episode; pi_1 is uniform."""
-    return replanning.init(problem, with_set=True)
-
-
-def update(
-    problem: Problem, hyper: Hyperparameters, state: State, policy: np.ndarray, trajectory: Trajectory
-) -> tuple[State, Info]:
-    """Count episode t, then plan pi_{t+1}."""
-    return replanning.update(problem, hyper, state, trajectory, model, with_set=True)
-
-
-LEARNER = base.register(
-    Learner(
-        name="optcmdp",
-        hyperparameters=hyperparameters,
-        init=init,
-        policy=lambda problem, hyper, state: state.policy,
-        update=update,
-        compiled=False,
-    )
-)
+LEARNER = base.register(replanning.learner("optcmdp", hyperparameters, model, with_set=True))

@@ -19,12 +19,9 @@ Deviations: rewards are maximised and costs bounded from above; beta_r is recall
 
 from __future__ import annotations
 
-import numpy as np
-
-from cpdpo_jax.common.types import Trajectory
 from cpdpo_jax.learners import base, planning, replanning
-from cpdpo_jax.learners.base import Info, Learner, Problem
-from cpdpo_jax.learners.replanning import Counts, Hyperparameters, State
+from cpdpo_jax.learners.base import Problem
+from cpdpo_jax.learners.replanning import Counts, Hyperparameters
 
 TUNED = (1e-6, 1e-5)  # transition_confidence, payoff_confidence
 
@@ -34,38 +31,12 @@ def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
     return replanning.hyperparameters(problem, preset, TUNED)
 
 
-def model(problem: Problem, hyper: Hyperparameters, counts: Counts) -> tuple[np.ndarray, np.ndarray, planning.Set]:
+def model(problem: Problem, hyper: Hyperparameters, counts: Counts) -> planning.Inputs:
     """r_hat + b [L,S,A], g_hat - b [M,L,S,A], and P_hat as a set of one model."""
     width = replanning.widths(problem, hyper, counts)
     bonus = width.of_payoff.copy()
     bonus[:-1] += len(bonus) * width.of_transition.sum(axis=3)
-    real = problem.action_mask.any(axis=2)[1:, None, None]  # [L-1,1,1,S]
-    uniform = real / np.maximum(real.sum(axis=3, keepdims=True), 1)
-    visited = counts.visits[:-1] > 0
-    transition = np.where(visited[:, :, :, None], width.transition, uniform)
-    within = planning.Set(transition, spare=np.zeros(visited.shape), cap=np.ones(transition.shape))
-    return width.payoff[0] + bonus, width.payoff[1:] - bonus, within
+    return width.payoff[0] + bonus, width.payoff[1:] - bonus, replanning.empirical_model(problem, counts)
 
 
-def init(problem: Problem, hyper: Hyperparameters) -> State:
-    """State before the first episode; pi_1 is uniform."""
-    return replanning.init(problem, with_set=False)
-
-
-def update(
-    problem: Problem, hyper: Hyperparameters, state: State, policy: np.ndarray, trajectory: Trajectory
-) -> tuple[State, Info]:
-    """Count episode t, then plan pi_{t+1}."""
-    return replanning.update(problem, hyper, state, trajectory, model, with_set=False)
-
-
-LEARNER = base.register(
-    Learner(
-        name="optcmdp_bonus",
-        hyperparameters=hyperparameters,
-        init=init,
-        policy=lambda problem, hyper, state: state.policy,
-        update=update,
-        compiled=False,
-    )
-)
+LEARNER = base.register(replanning.learner("optcmdp_bonus", hyperparameters, model, with_set=False))

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cpdpo_jax.common.types import Array, Trajectory
-from cpdpo_jax.learners import replanning
+from cpdpo_jax.learners import occupancy_measures, replanning
 from cpdpo_jax.learners.base import Problem
 from cpdpo_jax.learners.entropy_projection import Projection
 from cpdpo_jax.learners.replanning import Counts
@@ -69,9 +69,7 @@ def log_term(problem: Problem) -> np.ndarray:
 def init(problem: Problem) -> State:
     """State before the first episode: all transition functions, equal occupancies for all triples of a layer."""
     mask: np.ndarray = np.asarray(problem.action_mask)
-    n_layers, n_states, n_actions = mask.shape
-    real = np.asarray(mask.any(axis=2))[1:, None, None]  # [L-1,1,1,S]
-    everything = np.broadcast_to(real, (n_layers - 1, n_states, n_actions, n_states)).astype(float)
+    pairs, conditional, everything = occupancy_measures.start(mask)
     counts = Counts(
         visits=np.zeros(mask.shape, np.int32),
         transitions=np.zeros(everything.shape, np.int32),
@@ -79,8 +77,8 @@ def init(problem: Problem) -> State:
     )
     return State(
         counts=counts,
-        pairs=mask / mask.sum(axis=(1, 2), keepdims=True),
-        conditional=everything / np.maximum(everything.sum(axis=3, keepdims=True), 1.0),
+        pairs=pairs,
+        conditional=conditional,
         lower=0 * everything,
         upper=everything,
         multipliers=np.zeros(len(problem.threshold)),

@@ -27,11 +27,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cpdpo_jax.common.types import Array, Trajectory
-from cpdpo_jax.learners import base, planning, safe_planning
-from cpdpo_jax.learners.base import Info, Learner, Problem
+from cpdpo_jax.common.types import Array
+from cpdpo_jax.learners import base, planning, replanning, safe_planning
+from cpdpo_jax.learners.base import Problem
 from cpdpo_jax.learners.replanning import Counts
-from cpdpo_jax.learners.safe_planning import State
 
 
 class Hyperparameters(NamedTuple):
@@ -57,7 +56,7 @@ def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
     return Hyperparameters(0 * ones, 1e-6 * ones, 1e-4 * ones, 0 * ones)
 
 
-def model(problem: Problem, hyper: Hyperparameters, counts: Counts) -> tuple[np.ndarray, np.ndarray, planning.Set]:
+def model(problem: Problem, hyper: Hyperparameters, counts: Counts) -> planning.Inputs:
     """r~ [L,S,A], g~ [M,L,S,A], and P_hat as a set of one model."""
     n_layers, n = len(counts.visits), np.maximum(counts.visits, 1)
     real = problem.action_mask.any(axis=2)[1:, None, None]  # [L-1,1,1,S]
@@ -67,16 +66,10 @@ def model(problem: Problem, hyper: Hyperparameters, counts: Counts) -> tuple[np.
     most = np.arange(n_layers, 0, -1.0)[:, None, None]  # L - k, [L,1,1]: the largest possible error of a step
     width = np.where(counts.visits > 0, np.minimum(most, of_payoff + next_states * n_layers * of_transition), most)
     mean = counts.payoff_sum / n
-    visited = counts.visits[:-1] > 0
-    uniform = real / np.maximum(real.sum(axis=3, keepdims=True), 1)
-    transition = np.where(visited[:, :, :, None], counts.transitions / n[:-1, :, :, None], uniform)
-    within = planning.Set(transition, spare=np.zeros(visited.shape), cap=np.ones(transition.shape))
-    return mean[0] + (1 + hyper.compensation) * width, mean[1:] + width, within
+    return mean[0] + (1 + hyper.compensation) * width, mean[1:] + width, replanning.empirical_model(problem, counts)
 
 
-def propose(
-    problem: Problem, hyper: Hyperparameters, counts: Counts, episode: int
-) -> tuple[np.ndarray, np.ndarray, planning.Set] | None:
+def propose(problem: Problem, hyper: Hyperparameters, counts: Counts, episode: int) -> planning.Inputs | None:
     """The LP, or None while pi_b is not yet seen to be safe by half of its gap."""
     reward, cost, within = model(problem, hyper, counts)
     safe = safe_planning.known(problem)
@@ -85,26 +78,4 @@ def propose(
     return reward, cost, within
 
 
-def init(problem: Problem, hyper: Hyperparameters) -> State:
-    """State before the first episode; pi_1 = pi_b."""
-    return safe_planning.init(problem, with_set=False)
-
-
-def update(
-    problem: Problem, hyper: Hyperparameters, state: State, policy: np.ndarray, trajectory: Trajectory
-) -> tuple[State, Info]:
-    """Count episode t, then plan pi_{t+1}."""
-    return safe_planning.update(problem, hyper, state, trajectory, propose, with_set=False)
-
-
-LEARNER = base.register(
-    Learner(
-        name="optpess_lp",
-        hyperparameters=hyperparameters,
-        init=init,
-        policy=lambda problem, hyper, state: state.policy,
-        update=update,
-        compiled=False,
-        extra_knowledge=base.SAFE_POLICY,
-    )
-)
+LEARNER = base.register(safe_planning.learner("optpess_lp", hyperparameters, propose, with_set=False))

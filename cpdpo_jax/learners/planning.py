@@ -39,6 +39,9 @@ class Set(NamedTuple):
     cap: np.ndarray  # of the share of `spare` that one next state may have
 
 
+Inputs = tuple[np.ndarray, np.ndarray, Set]  # reward [L,S,A], cost [M,L,S,A], the model or a set of them
+
+
 class Basis(NamedTuple):
     """Which columns and rows are basic; none before the first LP. Sized for an instance without padding.
 

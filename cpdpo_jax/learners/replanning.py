@@ -9,13 +9,13 @@ BEFORE the episode; the widths are those of `optimistic`:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from cpdpo_jax.common.types import Array, Trajectory
 from cpdpo_jax.learners import planning
-from cpdpo_jax.learners.base import Info, Problem
+from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.optimistic import log_term
 
 
@@ -56,7 +56,7 @@ class Widths(NamedTuple):
     of_payoff: np.ndarray  # [L,S,A] beta_r
 
 
-Model = Callable[[Problem, Hyperparameters, Counts], tuple[np.ndarray, np.ndarray, planning.Set]]
+Model = Callable[[Problem, Any, Counts], planning.Inputs]
 
 
 def hyperparameters(problem: Problem, preset: str, tuned: tuple[float, float]) -> Hyperparameters:
@@ -99,16 +99,28 @@ def count(counts: Counts, trajectory: Trajectory) -> Counts:
 def widths(problem: Problem, hyper: Hyperparameters, counts: Counts) -> Widths:
     """p, beta_p, means and beta_r."""
     log, n = log_term(problem), np.maximum(counts.visits, 1)
-    p = counts.transitions / n[:-1, :, :, None]
-    per_visit = hyper.transition_confidence * log / n[:-1, :, :, None]
-    real: np.ndarray = problem.action_mask.any(axis=2)
-    beta = 2 * np.sqrt(np.maximum(p * (1 - p), 0.0) * per_visit) + 14 / 3 * per_visit
     return Widths(
-        transition=p,
-        of_transition=beta * real[1:, None, None],
+        *transition_widths(problem, counts, hyper.transition_confidence * log),
         payoff=counts.payoff_sum / n,
         of_payoff=np.sqrt(hyper.payoff_confidence * log / n),
     )
+
+
+def transition_widths(problem: Problem, counts: Counts, log: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """p and beta_p for a logarithm times its multiplier, both [L-1,S,A,S]."""
+    n = np.maximum(counts.visits, 1)[:-1, :, :, None]
+    p, per_visit = counts.transitions / n, log / n
+    real: np.ndarray = problem.action_mask.any(axis=2)[1:, None, None]
+    return p, (2 * np.sqrt(np.maximum(p * (1 - p), 0.0) * per_visit) + 14 / 3 * per_visit) * real
+
+
+def empirical_model(problem: Problem, counts: Counts) -> planning.Set:
+    """P_hat as a set of one model; a row that was never visited is uniform over the real next states."""
+    real = problem.action_mask.any(axis=2)[1:, None, None]  # [L-1,1,1,S]
+    uniform = real / np.maximum(real.sum(axis=3, keepdims=True), 1)
+    visits = counts.visits[:-1, :, :, None]
+    transition = np.where(visits > 0, counts.transitions / np.maximum(visits, 1), uniform)
+    return planning.Set(transition, spare=np.zeros(transition.shape[:3]), cap=np.ones(transition.shape))
 
 
 def update(
@@ -132,3 +144,17 @@ def update(
         infeasible=state.infeasible + np.int32(plan.infeasible),
     )
     return state, info
+
+
+def learner(name: str, hyperparameters: Callable[..., Any], model: Model, with_set: bool) -> Learner:
+    """The learner that solves the program of `model` after every episode."""
+    return Learner(
+        name=name,
+        hyperparameters=hyperparameters,
+        init=lambda problem, hyper: init(problem, with_set),
+        policy=lambda problem, hyper, state: state.policy,
+        update=lambda problem, hyper, state, policy, trajectory: update(
+            problem, hyper, state, trajectory, model, with_set
+        ),
+        compiled=False,
+    )

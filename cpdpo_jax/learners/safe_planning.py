@@ -14,7 +14,7 @@ import numpy as np
 
 from cpdpo_jax.common.types import Trajectory
 from cpdpo_jax.learners import planning, replanning
-from cpdpo_jax.learners.base import Info, Problem, SafePolicy
+from cpdpo_jax.learners.base import SAFE_POLICY, Info, Learner, Problem, SafePolicy
 from cpdpo_jax.learners.replanning import Counts
 
 
@@ -31,8 +31,7 @@ class State(NamedTuple):
     fallbacks: np.ndarray  # [] int32, episodes before t in which pi_b was played
 
 
-Program = tuple[np.ndarray, np.ndarray, planning.Set]  # reward [L,S,A], cost [M,L,S,A], the model or a set of them
-Propose = Callable[[Problem, Any, Counts, int], Program | None]  # for episode t; None: pi_b
+Propose = Callable[[Problem, Any, Counts, int], planning.Inputs | None]  # for episode t; None: pi_b
 
 
 def known(problem: Problem) -> SafePolicy:
@@ -99,3 +98,18 @@ def update(
         fallback=np.asarray(plan.infeasible, np.int32),
     )
     return state, info
+
+
+def learner(name: str, hyperparameters: Callable[..., Any], propose: Propose, with_set: bool) -> Learner:
+    """The learner that solves the program of `propose` after every episode, or plays the safe policy."""
+    return Learner(
+        name=name,
+        hyperparameters=hyperparameters,
+        init=lambda problem, hyper: init(problem, with_set),
+        policy=lambda problem, hyper, state: state.policy,
+        update=lambda problem, hyper, state, policy, trajectory: update(
+            problem, hyper, state, trajectory, propose, with_set
+        ),
+        compiled=False,
+        extra_knowledge=SAFE_POLICY,
+    )

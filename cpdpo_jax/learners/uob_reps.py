@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cpdpo_jax.common.types import Array, Trajectory
-from cpdpo_jax.learners import base
+from cpdpo_jax.learners import base, occupancy_measures
 from cpdpo_jax.learners.base import Info, Learner, Problem
 from cpdpo_jax.learners.entropy_projection import Projection
 from cpdpo_jax.learners.occupancy_measures import policy_of, upper_occupancies
@@ -75,12 +75,11 @@ def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
 def init(problem: Problem, hyper: Hyperparameters) -> State:
     """State before the first episode: all transition functions, and equal occupancies for all triples of a layer."""
     mask: np.ndarray = np.asarray(problem.action_mask)
-    real = np.asarray(mask.any(axis=2))[1:, None, None]  # [L-1,1,1,S]
-    everything = np.broadcast_to(real, (len(mask) - 1, *mask.shape[1:], mask.shape[1])).astype(float)
+    pairs, conditional, everything = occupancy_measures.start(mask)
     none = np.zeros(mask.shape, np.int32)
     return State(
-        pairs=mask / mask.sum(axis=(1, 2), keepdims=True),
-        conditional=everything / np.maximum(everything.sum(axis=3, keepdims=True), 1.0),
+        pairs=pairs,
+        conditional=conditional,
         visits=none,
         transitions=np.zeros(everything.shape, np.int32),
         visits_at_epoch=none,

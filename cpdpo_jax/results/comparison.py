@@ -29,12 +29,10 @@ def comparison_table(data: xr.Dataset, a: str, b: str) -> TextTable:
         if name not in known:
             raise ValueError(f"there is no learner {name!r} in this result; it has {', '.join(known)}.")
     differences = []
-    for i, instance in enumerate(data.instance.values):
-        for hparams_a, hparams_b in _hparams_pairs(data, run_hparams(data), instance, a, b):
-            first, second = ({"learner": a, "instance": instance, "hparams": hparams_a},
-                             {"learner": b, "instance": instance, "hparams": hparams_b})  # fmt: skip
-            label = [f"{data.instance_name.values[i]} ({instance})", hparams_a, hparams_b]
-            differences += [([*label, name], paired_difference(data, name, first, second)) for name in METRICS]
+    for first, second in _pairs(data, [(a, b)]):
+        name_of_instance = data.instance_name.sel(instance=first["instance"]).item()
+        label = [f"{name_of_instance} ({first['instance']})", first["hparams"], second["hparams"]]
+        differences += [([*label, name], paired_difference(data, name, first, second)) for name in METRICS]
     if not differences:
         raise ValueError(f"{a!r} and {b!r} share no instance and T; compare runs of the same instance and T.")
     shown = column_format([v for _, (d, _) in differences if len(d) for v in (d.mean(), *bootstrap_mean(d))])
@@ -101,7 +99,8 @@ def pairs_frame(data: xr.Dataset, metrics: Sequence[str] = STRONG) -> pd.DataFra
     import pandas as pd
 
     several, rows = data.sizes["hparams"] > 1, []
-    for first, second in _pairs(data):
+    learners = itertools.combinations_with_replacement(map(str, data.learner.values), 2)
+    for first, second in _pairs(data, list(learners)):
         for name in metrics:
             values, episode = paired_difference(data, name, first, second)
             if not len(values):
@@ -123,11 +122,11 @@ def pairs_frame(data: xr.Dataset, metrics: Sequence[str] = STRONG) -> pd.DataFra
     return pd.DataFrame(rows)
 
 
-def _pairs(data: xr.Dataset) -> Iterator[tuple[dict, dict]]:
-    """The pairs of runs that `pairs_frame` compares, as selections."""
+def _pairs(data: xr.Dataset, learners: Sequence[tuple[str, str]]) -> Iterator[tuple[dict, dict]]:
+    """The pairs of runs of these pairs of learners, as selections."""
     run = run_hparams(data)
     for instance in data.instance.values:
-        for a, b in itertools.combinations_with_replacement(map(str, data.learner.values), 2):
+        for a, b in learners:
             for hparams_a, hparams_b in _hparams_pairs(data, run, instance, a, b):
                 yield ({"learner": a, "instance": instance, "hparams": hparams_a},
                        {"learner": b, "instance": instance, "hparams": hparams_b})  # fmt: skip

@@ -13,9 +13,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cpdpo_jax.common.palette import COLOURS as COLOURS
-from cpdpo_jax.common.palette import DASHES as DASHES
-from cpdpo_jax.common.palette import MARKERS as MARKERS
 from cpdpo_jax.results import plot_style, units
 from cpdpo_jax.results.panels import AxesLike, Layout, Size, label_axis, line_values, metric_unit
 from cpdpo_jax.results.statistics import METRICS, bootstrap_mean, growth_exponent, metric

@@ -1,35 +1,30 @@
-"""Writes and reads data sets as netCDF4 files with HDF5 directly.
+"""Writes and reads data sets as netCDF4 files with h5py.
 
 xarray, h5netcdf and the netCDF library can open the files: dimensions are scales, strings have variable length, and the
 attribute `coordinates` names the coordinates. xarray needs half a CPU second to write the forty small variables of a
-block, which is more than a short block takes to compute; this module needs a fiftieth of that.
+block, which is more than a short block takes to compute; this module needs a fortieth of that.
 """
 
 from __future__ import annotations
 
-import itertools
+import io
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import h5py
 import numpy as np
-from h5py import h5a, h5d, h5ds, h5f, h5g, h5p, h5s, h5t  # pyright: ignore[reportAttributeAccessIssue]
 
-from cpdpo_jax.common import files
+from cpdpo_jax.common import files, former_names
 
 if TYPE_CHECKING:
     import xarray as xr
 
 MADE_BY = b"version=2,cpdpo_jax=1"  # in _NCProperties: marks files that were written here and have a checksum
 
-_TEXT = h5t.py_create(h5py.string_dtype(), logical=True)  # in the file: UTF-8 of variable length
-_STR = h5t.py_create(h5py.string_dtype())  # in memory: Python's str
-_SCALAR = h5s.create(h5s.SCALAR)
-_NAMES = itertools.count()  # files in memory that are open at the same time need different names
+_TEXT = h5py.string_dtype()  # UTF-8 of variable length
 _NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable.%10d"
-
-_FORMER = {"setting": "hparams"}  # names in files of older versions
+_HDF5_ATTRIBUTES = {"CLASS", "NAME", "REFERENCE_LIST", "DIMENSION_LIST"}  # HDF5's bookkeeping of scales
 
 
 @dataclass
@@ -42,9 +37,10 @@ class Plain:
 
     def __post_init__(self) -> None:
         """Former names of variables and dimensions become the current ones."""
-        self.coords = tuple(_FORMER.get(name, name) for name in self.coords)
+        former = former_names.STORED
+        self.coords = tuple(former.get(name, name) for name in self.coords)
         self.variables = {
-            _FORMER.get(name, name): (tuple(_FORMER.get(dim, dim) for dim in dims), values, attrs)
+            former.get(name, name): (tuple(former.get(dim, dim) for dim in dims), values, attrs)
             for name, (dims, values, attrs) in self.variables.items()
         }
 
@@ -58,89 +54,54 @@ class Plain:
 
 
 def encode(data: xr.Dataset) -> bytes:
-    """A data set of numbers and texts as the bytes of a netCDF4 file."""
-    access = h5p.create(h5p.FILE_ACCESS)
-    access.set_fapl_core(1 << 18, False)  # in memory
-    file = h5f.create(f"block {next(_NAMES)}".encode(), h5f.ACC_TRUNC, _timeless(h5p.FILE_CREATE), access)
-    try:
+    """A data set of numbers and texts as the bytes of a netCDF4 file; equal data give equal bytes."""
+    buffer = io.BytesIO()
+    with h5py.File(buffer, "w") as file:
         _fill(file, data)
-        h5f.flush(file)
-        return file.get_file_image()
-    finally:
-        file.close()
+    return buffer.getvalue()
 
 
-def _timeless(kind: Any) -> Any:
-    """A property list without creation times, so that equal data give equal bytes."""
-    properties = h5p.create(kind)
-    properties.set_obj_track_times(False)
-    return properties
-
-
-def _fill(file: Any, data: xr.Dataset) -> None:
+def _fill(file: h5py.File, data: xr.Dataset) -> None:
     """Write the dimensions, variables and attributes of a data set."""
-    created: dict[str, Any] = {}
+    created: dict[str, h5py.Dataset] = {}
     numbers = {str(dim): i for i, dim in enumerate(data.sizes)}
     for dim, number in numbers.items():
         bare = dim not in data.variables
-        created[dim] = _dataset(file, dim, np.zeros(data.sizes[dim], ">f4") if bare else data.variables[dim].values)
-        h5ds.set_scale(created[dim], (_NO_VARIABLE % data.sizes[dim] if bare else dim).encode())
-        _attribute(created[dim], "_Netcdf4Dimid", np.int32(number))
+        created[dim] = _variable(file, dim, np.zeros(data.sizes[dim], ">f4") if bare else data.variables[dim].values)
+        created[dim].make_scale(_NO_VARIABLE % data.sizes[dim] if bare else dim)
+        created[dim].attrs["_Netcdf4Dimid"] = np.int32(number)
     for name, variable in data.variables.items():
         dims = [str(dim) for dim in variable.dims]
         if name not in numbers:
-            created[str(name)] = _dataset(file, str(name), variable.values)
+            created[str(name)] = _variable(file, str(name), variable.values)
             for axis, dim in enumerate(dims):
-                h5ds.attach_scale(created[str(name)], created[dim], axis)
-        _attribute(created[str(name)], "_Netcdf4Coordinates", np.array([numbers[dim] for dim in dims], np.int32))
-        for key, value in variable.attrs.items():
-            _attribute(created[str(name)], str(key), value)
-    root = h5g.open(file, b"/")
-    for key, value in data.attrs.items():
-        _attribute(root, str(key), value)
+                created[str(name)].dims[axis].attach_scale(created[dim])
+        created[str(name)].attrs["_Netcdf4Coordinates"] = np.array([numbers[dim] for dim in dims], np.int32)
+        _set_attributes(created[str(name)], variable.attrs)
     others = [str(name) for name in data.coords if name not in numbers]
-    if others:
-        _attribute(root, "coordinates", " ".join(others))
-    _attribute(root, "_NCProperties", np.bytes_(MADE_BY + b",hdf5=" + h5py.version.hdf5_version.encode()))
+    _set_attributes(file, data.attrs | ({"coordinates": " ".join(others)} if others else {}))
+    file.attrs["_NCProperties"] = np.bytes_(MADE_BY + b",hdf5=" + h5py.version.hdf5_version.encode())
 
 
-def _dataset(file: Any, name: str, values: np.ndarray) -> Any:
-    """Create a contiguous variable with its values; h5netcdf does not recognise variables without dimensions."""
-    if values.dtype.kind in "OU":
-        values, kind = np.ascontiguousarray(values, object), _TEXT
-    elif values.dtype.kind in "fiu":
-        values, kind = np.ascontiguousarray(values), h5t.py_create(values.dtype)
-    else:
+def _variable(file: h5py.File, name: str, values: np.ndarray) -> h5py.Dataset:
+    """Create a variable with its values; h5netcdf does not recognise variables without dimensions."""
+    if values.dtype.kind not in "OUfiu":
         raise TypeError(f"variable {name!r} has values of type {values.dtype}; give numbers or texts.")
     if not values.ndim:
         raise TypeError(f"variable {name!r} has no dimension; give an array.")
-    variable = h5d.create(file, name.encode(), kind, h5s.create_simple(values.shape), _timeless(h5p.DATASET_CREATE))
-    if values.size:
-        variable.write(h5s.ALL, h5s.ALL, values, mtype=_STR if kind is _TEXT else kind)
-    return variable
+    if values.dtype.kind in "OU":
+        return file.create_dataset(name, data=values.astype(object), dtype=_TEXT)
+    return file.create_dataset(name, data=values)
 
 
-def _attribute(owner: Any, name: str, value: Any) -> None:
-    """Write an attribute: a text, a number (as an array of length one, netCDF's convention), or an array of these."""
-    if isinstance(value, bytes):  # fixed length, as the netCDF library requires for its attributes
-        text = h5t.C_S1.copy()
-        text.set_size(len(value) + 1)
-        h5a.create(owner, name.encode(), text, _SCALAR).write(np.array(value, f"S{len(value) + 1}"))
-    elif isinstance(value, str):
-        h5a.create(owner, name.encode(), _TEXT, _SCALAR).write(np.array(value, object), mtype=_STR)
-    elif type(value) is np.int32:  # an attribute of the netCDF library
-        h5a.create(owner, name.encode(), h5t.NATIVE_INT32, _SCALAR).write(np.array(value))
-    else:
-        array = np.atleast_1d(np.asarray(value))
-        if array.dtype.kind in "OU":
-            array, kind = array.astype(object), _TEXT
-        elif array.dtype.kind in "fiu":
-            kind = h5t.py_create(array.dtype)
-        else:
+def _set_attributes(owner: h5py.Dataset | h5py.File, attributes: Any) -> None:
+    """Write attributes: texts, numbers (as arrays of length one, netCDF's convention), or arrays of these."""
+    for name, value in attributes.items():
+        array = np.asarray(value, object) if isinstance(value, str) else np.atleast_1d(np.asarray(value))
+        if array.dtype.kind not in "OUfiu":
             raise TypeError(f"attribute {name!r} is {value!r}; give numbers or texts.")
-        h5a.create(owner, name.encode(), kind, h5s.create_simple(array.shape)).write(
-            array, mtype=_STR if kind is _TEXT else kind
-        )
+        text = array.dtype.kind in "OU"
+        owner.attrs.create(str(name), array.astype(object) if text else array, dtype=_TEXT if text else None)
 
 
 def read(path: Path) -> Plain:
@@ -175,67 +136,30 @@ def _foreign(path: Path) -> Plain:
 
 def decode(content: bytes) -> Plain:
     """The data set in the bytes that `encode` wrote."""
-    file = h5f.open_file_image(content)
-    try:
-        return _read(file)
-    finally:
-        file.close()
-
-
-_HDF5_ATTRIBUTES = {"CLASS", "NAME", "REFERENCE_LIST", "DIMENSION_LIST"}  # HDF5's bookkeeping of scales
-
-
-def _read(file: Any) -> Plain:
-    """The data set in an open file."""
-    names: list[str] = []
-    root = h5g.open(file, b"/")
-    stored, dims = {}, {}
-    root.links.iterate(lambda name: names.append(name.decode()))
-    for name in names:
-        variable = h5d.open(file, name.encode())
-        attributes = _attributes(variable)
-        stored[name] = variable, attributes
-        if "_Netcdf4Dimid" in attributes:
-            dims[int(attributes.pop("_Netcdf4Dimid"))] = name
-    variables = {}
-    for name, (variable, attributes) in stored.items():
-        numbers = attributes.pop("_Netcdf4Coordinates", None)
-        if numbers is not None:  # None: a dimension without a variable
-            variables[name] = (tuple(dims[int(i)] for i in numbers), _values(variable), attributes)
-    attrs = _attributes(root)
+    with h5py.File(io.BytesIO(content), "r") as file:
+        attributes = {name: _attributes(variable) for name, variable in file.items()}
+        dims = {int(found.pop("_Netcdf4Dimid")): name for name, found in attributes.items() if "_Netcdf4Dimid" in found}
+        variables = {}
+        for name, found in attributes.items():
+            numbers = found.pop("_Netcdf4Coordinates", None)
+            if numbers is not None:  # None: a dimension without a variable
+                variables[name] = (tuple(dims[int(i)] for i in np.atleast_1d(numbers)), _values(file[name]), found)
+        attrs = _attributes(file)
     attrs.pop("_NCProperties", None)
     coords = (*dims.values(), *attrs.pop("coordinates", "").split())
     return Plain(variables, tuple(name for name in coords if name in variables), attrs)
 
 
 def _values(variable: Any) -> np.ndarray:
-    kind = variable.get_type()
-    values = np.empty(variable.shape, object if isinstance(kind, h5t.TypeStringID) else variable.dtype)
-    if values.size:
-        variable.read(h5s.ALL, h5s.ALL, values, mtype=_STR if values.dtype == object else None)
-    if values.dtype == object:
-        texts = [text.decode() if isinstance(text, bytes) else str(text) for text in values.ravel()]
-        values = np.array(texts, object).reshape(values.shape)
-    return values
+    return variable.asstr()[()] if h5py.check_string_dtype(variable.dtype) else variable[()]
 
 
 def _attributes(owner: Any) -> dict[str, Any]:
-    names: list[str] = []
-    h5a.iterate(owner, lambda name, *_: names.append(name.decode()))
-    return {name: _value(owner, name) for name in names if name not in _HDF5_ATTRIBUTES}
-
-
-def _value(owner: Any, name: str) -> Any:
-    """The value of an attribute; like xarray, the element of an array of length one."""
-    attribute = h5a.open(owner, name.encode())
-    kind = attribute.get_type()
-    text = isinstance(kind, h5t.TypeStringID)
-    value = np.empty(attribute.shape, attribute.dtype)
-    if value.size:
-        attribute.read(value, mtype=_STR if value.dtype == object else None)
-    if text:
-        texts: list[Any] = value.ravel().tolist()
-        value = np.array([entry.decode() for entry in texts], object).reshape(value.shape)
-    if name != "_Netcdf4Coordinates" and value.size == 1:
-        return value.ravel()[0]
-    return value.tolist() if text else value
+    """The attributes of a variable or file; like xarray, the element of an array of length one."""
+    found = {}
+    for name in owner.attrs:
+        if name not in _HDF5_ATTRIBUTES:
+            value = owner.attrs[name]
+            value = value[0] if np.shape(value) == (1,) else value
+            found[name] = value.tolist() if isinstance(value, np.ndarray) and value.dtype.kind == "O" else value
+    return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -23,28 +22,24 @@ CHUNK_ROWS = 256  # rows resampled at a time, to bound the memory
 NORMAL_SEEDS = 1000  # with at least this many seeds the resampled mean is nearly normal
 
 
-def bootstrap_mean(values: np.ndarray, rng_seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def bootstrap_mean(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """95 % percentile-bootstrap interval of the mean over the last axis: [..., seeds] -> (low [...], high [...]).
 
     Whole seeds are resampled, which preserves the dependence between the points of a curve. One seed gives NaN. From
     `NORMAL_SEEDS` seeds on, an expansion replaces sampling, unless the resampled mean is very skew.
     """
     values = np.ascontiguousarray(values, float)
-    low, high = (
-        _cached_bootstrap(values.tobytes(), values.shape, rng_seed)
-        if values.nbytes < 2**20
-        else _bootstrap(values, rng_seed)
-    )
+    low, high = _cached_bootstrap(values.tobytes(), values.shape) if values.nbytes < 2**20 else _bootstrap(values)
     return low.copy(), high.copy()
 
 
 @functools.lru_cache(maxsize=2048)
-def _cached_bootstrap(content: bytes, shape: tuple[int, ...], rng_seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _cached_bootstrap(content: bytes, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """`_bootstrap` with a cache, because a table, a figure and a page need the interval of the same curve."""
-    return _bootstrap(np.frombuffer(content).reshape(shape), rng_seed)
+    return _bootstrap(np.frombuffer(content).reshape(shape))
 
 
-def _bootstrap(values: np.ndarray, rng_seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _bootstrap(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     n = values.shape[-1]
     if n < 2:
         missing = np.full(values.shape[:-1], np.nan)
@@ -52,13 +47,13 @@ def _bootstrap(values: np.ndarray, rng_seed: int) -> tuple[np.ndarray, np.ndarra
     if n < NORMAL_SEEDS:
         rows = values.reshape(-1, n)
         chunks = [rows[i : i + CHUNK_ROWS] for i in range(0, len(rows), CHUNK_ROWS)]
-        parts = [_interval(resampled_means(chunk, rng_seed)) for chunk in chunks]
+        parts = [_interval(resampled_means(chunk, 0)) for chunk in chunks]
         low, high = np.concatenate(parts, axis=-1) if parts else np.empty((2, 0))
         return low.reshape(values.shape[:-1])[()], high.reshape(values.shape[:-1])[()]  # a number for one row
     low, high, skew = _expansion(values)
     if skew.any():
         low, high, skew = np.atleast_1d(low), np.atleast_1d(high), np.atleast_1d(skew)
-        low[skew], high[skew] = _interval(resampled_means(np.atleast_2d(values)[skew], rng_seed))
+        low[skew], high[skew] = _interval(resampled_means(np.atleast_2d(values)[skew], 0))
         low, high = low.reshape(values.shape[:-1]), high.reshape(values.shape[:-1])
     return low, high
 
@@ -132,12 +127,6 @@ def at_end(data: xr.Dataset, name: str, worst: bool = True) -> xr.DataArray:
     return values.sel(episode=data["T"]) if "T" in data.coords else values.isel(episode=-1)
 
 
-def final_values(data: xr.Dataset, name: str, learner: str | None = None, hparams: int = 0) -> np.ndarray:
-    """A cumulative metric of one learner (by default the first) at the last episode, [instance, seed]."""
-    at = {"learner": data.learner.values[0] if learner is None else learner}
-    return metric(data, name).sel(at).isel(episode=-1, hparams=hparams).transpose("instance", "seed").values
-
-
 def growth_exponent(runs: list[xr.Dataset], name: str) -> xr.Dataset:
     """The exponent, low and high [learner, instance, hparams], and those between successive T [..., step].
 
@@ -199,36 +188,3 @@ def t_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.full_like(mean, np.nan), np.full_like(mean, np.nan)
     half = stdtrit(n - 1, (1 + LEVEL) / 2) * values.std(axis=-1, ddof=1) / np.sqrt(n)
     return mean - half, mean + half
-
-
-def over_instances(
-    samples: Sequence[np.ndarray],
-    statistic: Callable[[np.ndarray], np.ndarray],
-    paired: bool = False,
-    resamples: int = 2000,
-) -> tuple[float, float, float]:
-    """A statistic of the logarithms of means over seeds, averaged over instances, with its 95 % interval.
-
-    samples: k arrays [instance, seed]; statistic: [k, ..., instance] -> [..., instance]. The interval is Student's t
-    over the instances, which includes the variance between seeds. A single instance gets a percentile-bootstrap
-    interval over its seeds; `paired` resamples the same seeds in all samples, for common random numbers. A mean of 0
-    gives NaN.
-    """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        each = statistic(np.log([sample.mean(axis=1) for sample in samples]))  # [instance]
-        if len(each) > 1:
-            low, high = t_interval(each)
-        else:
-            rng = np.random.default_rng(0)
-            sizes = [sample.shape[1] for sample in samples]
-            weights = [rng.multinomial(n, np.full(n, 1 / n), size=resamples) / n for n in sizes]
-            drawn = [(weights[0 if paired else k] @ sample[0])[:, None] for k, sample in enumerate(samples)]
-            low, high = np.quantile(statistic(np.log(drawn)), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return float(each.mean()), float(low), float(high)
-
-
-def slope(x: Sequence[float]) -> Callable[[np.ndarray], np.ndarray]:
-    """The least-squares slope of logarithms [k, ...] over log x, as a statistic."""
-    log_x = np.log(np.asarray(x, float))
-    line = (log_x - log_x.mean()) / ((log_x - log_x.mean()) ** 2).sum()
-    return lambda logs: np.tensordot(line, logs, 1)

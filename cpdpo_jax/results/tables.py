@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cpdpo_jax.results.statistics import bootstrap_mean, metric
+from cpdpo_jax.results.statistics import metric
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -113,18 +113,3 @@ def format_table(rows: list[list[str]]) -> str:
     widths = [max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
-
-
-def format_interval(value: float, low: float = np.nan, high: float = np.nan, digits: int = 3) -> str:
-    """A text such as '1.23 [1.2, 1.3]'; a dash for a value that is not finite."""
-    if not np.isfinite(value):
-        return "-"
-    span = f" [{low:.{digits}g}, {high:.{digits}g}]" if np.isfinite([low, high]).all() else ""
-    return f"{value:.{digits}g}{span}"
-
-
-def format_mean(values: np.ndarray, digits: int = 3) -> str:
-    """The mean of all values with its 95 % interval; several instances are averaged seed by seed."""
-    by_seed = values.mean(axis=0) if values.ndim > 1 else values
-    low, high = bootstrap_mean(by_seed)
-    return format_interval(float(by_seed.mean()), float(low), float(high), digits)

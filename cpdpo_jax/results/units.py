@@ -89,12 +89,9 @@ def remark(data: xr.Dataset) -> str:
         return ""
     if not in_source_units(data):
         return "in the learner's units, where rewards and costs lie in [0, 1]"
-    names = _names(data)
-    return "in the units of the source" + (f" (regret in {names[0]}, violation in {_and(names[1:])})" if names else "")
-
-
-def _and(names: list[str]) -> str:
-    return ", ".join(dict.fromkeys(names))
+    reward, *costs = _names(data) or [""]
+    named = f" (regret in {reward}, violation in {', '.join(dict.fromkeys(costs))})" if reward else ""
+    return f"in the units of the source{named}"
 
 
 def _names(data: xr.Dataset) -> list[str]:

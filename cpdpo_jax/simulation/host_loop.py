@@ -6,7 +6,6 @@ Draws and structures are those of `compiled_loop`: lanes are the trailing axis o
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import jax
@@ -15,10 +14,10 @@ import numpy as np
 from cpdpo_jax.common.types import SUM_TOLERANCE, Trajectory
 from cpdpo_jax.exact.lp import evaluate
 from cpdpo_jax.learners.base import Info, Learner
-from cpdpo_jax.simulation.compiled_loop import LaneInputs, LoopState, Sums
+from cpdpo_jax.simulation.compiled_loop import LaneInputs, LoopState, Sums, init_learner
 from cpdpo_jax.simulation.losses import Environment, begin_losses, next_losses
 from cpdpo_jax.simulation.policy_check import PolicyCheck
-from cpdpo_jax.simulation.randomness import init_key, threefry2x32, update_key
+from cpdpo_jax.simulation.randomness import threefry2x32, update_key
 from cpdpo_jax.simulation.rollout import Noise, sample
 
 EPISODES_PER_DRAW = 256  # episodes whose uniforms are drawn in one call
@@ -40,12 +39,6 @@ def begin(learner: Learner, environment: Environment, lanes: LaneInputs, t: int 
     return LoopState(
         _stack_lanes(states), sums, sums, gaps, Info(gaps[1:], count, count), none, check, adversary=adversary
     )
-
-
-def init_learner(learner: Learner, lane: LaneInputs, t: int) -> Any:
-    """The learner's state in a lane before episode t."""
-    key = (init_key(lane.keys, t),) if learner.randomness else ()
-    return learner.init(lane.problem, lane.hyper, *key)
 
 
 def advance(
@@ -113,12 +106,10 @@ def _beta(mean: np.ndarray, uniform: np.ndarray, concentration: np.ndarray) -> n
     """The sampler of `rollout` in float32, the default, so that all learners share common random numbers."""
     arguments = (np.asarray(array, np.float32)[..., None] for array in (mean, uniform, concentration))
     with jax.enable_x64(False):
-        return np.asarray(_compiled_sample()(*arguments, "beta"), float)[..., 0]
+        return np.asarray(_compiled_sample(*arguments, "beta"), float)[..., 0]
 
 
-@lru_cache(maxsize=1)
-def _compiled_sample() -> Any:
-    return jax.jit(sample, static_argnums=3)
+_compiled_sample = jax.jit(sample, static_argnums=3)
 
 
 def values(learner: Learner, lane: LaneInputs, state: Any, policy: np.ndarray, payoff: Any) -> np.ndarray:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -103,21 +102,8 @@ def block_sizes(learner: Learner, shape: Sequence[int], count: int, workers: int
 
 def is_builtin(learner: Learner) -> bool:
     """Whether all traced functions of the learner belong to this package."""
-    return all(map(_is_own, (learner.init, learner.policy, learner.update)))
-
-
-def _is_own(function: Any) -> bool:
-    """Whether a function belongs to this package, and all functions bound by it if it is a partial."""
-    if isinstance(function, partial):
-        bound = filter(callable, (*function.args, *function.keywords.values()))
-        return all(map(_is_own, (function.func, *bound)))
-    return str(getattr(function, "__module__", "")).startswith("cpdpo_jax.")
-
-
-def round_to_vectors(lanes: int) -> int:
-    """At most `lanes`, rounded down to a multiple of `LANE_MULTIPLE`, or of twice that, for vector code."""
-    multiple = 2 * LANE_MULTIPLE if lanes >= 2 * LANE_MULTIPLE else LANE_MULTIPLE
-    return max(1, lanes // multiple) * multiple
+    functions = (learner.init, learner.policy, learner.update)
+    return all(str(getattr(function, "__module__", "")).startswith("cpdpo_jax.") for function in functions)
 
 
 def lane_inputs(plan: LearnerPlan, block: LaneIndex, phase: Phase, slater_margin: np.ndarray) -> LaneInputs:

@@ -7,13 +7,12 @@ import os
 import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-from jax.experimental.compilation_cache import compilation_cache
 
 from cpdpo_jax.common.interrupts import interrupts
 from cpdpo_jax.kernels.machines import programs, target
@@ -204,4 +203,7 @@ def use_compilation_cache() -> None:
     if writable:
         config.update("jax_compilation_cache_dir", str(directory))
         config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-        compilation_cache.reset_cache()  # jax may have decided before that there is no cache
+        with suppress(ImportError, AttributeError):  # not in all releases of jax
+            from jax.experimental.compilation_cache import compilation_cache
+
+            compilation_cache.reset_cache()  # jax may have decided before that there is no cache

@@ -29,6 +29,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from cpdpo_jax.common.former_names import CONFIG_KEYS, STORED, renamed
 from cpdpo_jax.common.text import did_you_mean, shown
 from cpdpo_jax.simulation.options import OPTION_NAMES, Options
 from cpdpo_jax.sweeps.config_text import MAX_DEPTH, parse_environment
@@ -68,7 +69,6 @@ class Config:
 _LAST = ("options", "block", "slurm")
 KEYS = (*(entry.name for entry in fields(Config) if entry.name not in _LAST), *OPTION_NAMES, "block", "slurm")
 ALIASES = {"env": "environments", "envs": "environments", "T": "episodes"}  # names used elsewhere
-RENAMED = {"settings": "hparams"}  # former keys of files, accepted until the next release
 SLURM = {  # the keys of the table [slurm] and their types
     "jobs": int, "partition": str, "account": str, "time": str, "memory": str, "cores": int, "gpus": int,
     "interface": str, "directives": list, "prologue": list,
@@ -82,7 +82,7 @@ def digest(content: Any) -> str:
 
 def block_key(block: Mapping[str, Any]) -> str:
     """The key of a block: its hash under the names of format 2, so that older run directories can be resumed."""
-    return digest({"setting" if name == "hparams" else name: value for name, value in block.items()})
+    return digest(renamed(block, {new: former for former, new in STORED.items()}))
 
 
 def _check_plain(name: str, value: Any, depth: int = 0) -> None:
@@ -107,12 +107,12 @@ def build(
 
     `warn` reports former names of keys.
     """
-    for former, name in RENAMED.items():
+    for former, name in CONFIG_KEYS.items():
         if former in table:
             if name in table:
                 raise ValueError(f"{source} has both {name!r} and its former name {former!r}; give {name!r} alone.")
             warn(f"{source}: the key {former!r} is deprecated and will be removed; use {name!r}.")
-    table = {RENAMED.get(name, name): value for name, value in table.items()}
+    table = renamed(table, CONFIG_KEYS)
     for name in table:
         if name not in KEYS:
             hint = did_you_mean(name, KEYS, most=1) or f"the keys are {', '.join(KEYS)}."
@@ -133,7 +133,8 @@ def build(
     environments = values["environments"]
     environments = environments if isinstance(environments, list) else [environments]
     values["environments"] = [table for entry in environments for table in _expand_grid(entry)]
-    values["imports"] = [_absolute(name) for name in _list("imports", values.get("imports", []), str)]
+    imports = _list("imports", values.get("imports", []), str)
+    values["imports"] = [str(Path(name).absolute()) if is_file(name) else name for name in imports]  # for `resume`
     for name in ("learners", "episodes", "environments", "imports"):
         texts = [json.dumps(value, sort_keys=True) for value in values[name]]
         if (not texts and name != "imports") or len(set(texts)) < len(texts):
@@ -204,11 +205,6 @@ def _check_size(config: Config) -> None:
             f"{environments:,} environments x {learners} learners x {hparams:,} hparams x {episodes} T x {seeds:,} "
             f"seeds are {blocks:,} blocks; give at most {MAX_SIZE:,}, or split them into runs."
         )
-
-
-def _absolute(name: str) -> str:
-    """An import with a file's path made absolute, so that the run can be resumed from any directory."""
-    return str(Path(name).absolute()) if is_file(name) else name
 
 
 def _slurm(table: Any) -> dict[str, Any]:

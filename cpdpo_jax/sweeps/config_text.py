@@ -23,27 +23,20 @@ def read(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not a text file in UTF-8.") from error
     try:
-        return _parse(text)
-    except _UnreadableError as error:
-        key = re.search(r"^\s*([^=\n]+?)\s*=[^=\n]*?(\d[\d_]{4000}|[\[{]{100})", text, re.MULTILINE)
-        raise ValueError(f"{path}: {key[1] if key else 'a value'} {error}") from error
+        return _parse(text, str(path))
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path} is not TOML: {error}.") from error
 
 
-class _UnreadableError(ValueError):
-    """A TOML value that Python cannot read; the message is the end of a sentence."""
-
-
-def _parse(text: str) -> dict[str, Any]:
+def _parse(text: str, name: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except RecursionError:
-        raise _UnreadableError(f"nests lists or tables too deeply; give at most {MAX_DEPTH} levels.") from None
+        raise ValueError(f"{name} nests lists or tables too deeply; give at most {MAX_DEPTH} levels.") from None
     except tomllib.TOMLDecodeError:
         raise
     except ValueError:
-        raise _UnreadableError("has thousands of digits; give a whole number of at most 64 bits.") from None
+        raise ValueError(f"{name} has a number of thousands of digits; give at most 64 bits.") from None
 
 
 def parse_environment(text: str) -> dict[str, Any]:
@@ -63,9 +56,7 @@ def parse_environment(text: str) -> dict[str, Any]:
 def parse_value(text: str, name: str = "a value") -> Any:
     """The TOML value of a text, or the text itself."""
     try:
-        return _parse(f"x = {text}")["x"]
-    except _UnreadableError as error:
-        raise ValueError(f"{name} {error}") from error
+        return _parse(f"x = {text}", name)["x"]
     except tomllib.TOMLDecodeError:
         return text.strip()
 

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cpdpo_jax.sweeps.shards import Shard
@@ -80,17 +80,12 @@ def _directory_held(directory: Path, kind: int) -> Iterator[None]:
     """Lock the directory itself, since a lock file may be deleted; skipped where the file system cannot do it."""
     handle = os.open(directory, os.O_RDONLY)
     try:
-        for remaining in reversed(range(ATTEMPTS)):
-            try:
-                fcntl.flock(handle, kind | fcntl.LOCK_NB)
-                break
-            except OSError as error:
-                if error.errno not in HELD:
-                    break
-                if not remaining:
-                    holder = " and ".join(holders(directory)) or "another process, whose lock file was deleted"
-                    raise ValueError(f"{directory} is being run by {holder}; wait for it, or end it first.") from error
-                time.sleep(0.05)
+        try:
+            taken = _take(handle, kind)
+        except OSError:
+            taken = True
+        if not taken:
+            raise _busy(directory, "", "another process, whose lock file was deleted")
         yield
     finally:
         os.close(handle)
@@ -99,7 +94,16 @@ def _directory_held(directory: Path, kind: int) -> Iterator[None]:
 @contextmanager
 def _held(directory: Path, name: str, kind: int, label: str = "") -> Iterator[None]:
     with open(directory / name, "a+") as file:
-        _take(file, kind, directory)
+        try:
+            taken = _take(file.fileno(), kind)
+        except OSError as error:
+            raise ValueError(
+                f"the file system of {directory} cannot lock files ({error.strerror}), so two processes could run "
+                "the same blocks; give an --out elsewhere, or --no-lock if no other process runs there."
+            ) from error
+        if not taken:
+            file.seek(0)
+            raise _busy(directory, file.read().strip(), "another process")
         if kind == fcntl.LOCK_EX:
             file.truncate(0)
             file.write(f"{label}process {os.getpid()} on {socket.gethostname()}")
@@ -109,20 +113,19 @@ def _held(directory: Path, name: str, kind: int, label: str = "") -> Iterator[No
             file.truncate(0)
 
 
-def _take(file: Any, kind: int, directory: Path) -> None:
-    for remaining in reversed(range(ATTEMPTS)):
+def _take(handle: int, kind: int) -> bool:
+    """Whether the lock was taken; False: another process holds it. OSError where locks are not supported."""
+    for _ in range(ATTEMPTS):
         try:
-            fcntl.flock(file, kind | fcntl.LOCK_NB)
+            fcntl.flock(handle, kind | fcntl.LOCK_NB)
+            return True
         except OSError as error:
             if error.errno not in HELD:
-                raise ValueError(
-                    f"the file system of {directory} cannot lock files ({error.strerror}), so two processes could run "
-                    "the same blocks; give an --out elsewhere, or --no-lock if no other process runs there."
-                ) from error
-            if not remaining:
-                file.seek(0)
-                holder = file.read().strip() or " and ".join(holders(directory)) or "another process"
-                raise ValueError(f"{directory} is being run by {holder}; wait for it, or end it first.") from error
-            time.sleep(0.05)
-        else:
-            return
+                raise
+        time.sleep(0.05)
+    return False
+
+
+def _busy(directory: Path, holder: str, unknown: str) -> ValueError:
+    holder = holder or " and ".join(holders(directory)) or unknown
+    return ValueError(f"{directory} is being run by {holder}; wait for it, or end it first.")

@@ -1,8 +1,8 @@
 """Packs: blocks that run the same program run together, so that blocks of few seeds do not waste lanes on padding.
 
 A pack has the lanes of one block on a CPU, or of one vector where no more are needed, and of one launch (thousands) on
-an accelerator. Lanes are independent of
-each other bit for bit, so a block's file and snapshots are the same in a pack and alone, and either resumes the other.
+an accelerator. Lanes are independent of each other bit for bit, so a block's file and snapshots are the same in a pack
+and alone, and either resumes the other.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from cpdpo_jax.kernels.machines import programs
 from cpdpo_jax.simulation.blocks import Snapshot
-from cpdpo_jax.simulation.curves import BlockCurves
 from cpdpo_jax.simulation.options import OPTION_NAMES
 from cpdpo_jax.sweeps.config_text import environment_label
 from cpdpo_jax.sweeps.specification import (
@@ -71,12 +71,10 @@ def describe_lanes(packs: Sequence[Pack]) -> list[str]:
         name = f"{block['learner']} on {environment_label(block['environment'])}"
         if runs_on_host(block):
             reason = "sequential, on the host"
-        elif programs.runs_wide_launches():
-            reason = f"packs of blocks; {programs.describe_max_lanes(mdp_shape(block))}"
         elif pack.narrow:
             reason = "one vector holds all lanes; a CPU runs one launch per core"
         else:
-            reason = f"block = {block['width']}; a CPU runs one launch per core"
+            reason = programs.describe_launch(block["width"], mdp_shape(block))
         lines[f"{name}: {width:,} lanes per launch ({reason})"] = None
     return list(lines)
 
@@ -144,16 +142,8 @@ def join(parts: Sequence[Snapshot], lanes: Sequence[int], launch: int, width: in
 
 
 def _map(function: Any, *trees: Any) -> Any:
-    """Apply a function to all leaves of snapshots or curves, except the episode."""
-    first = trees[0]
-    if isinstance(first, BlockCurves):
-        return BlockCurves(*(function(*leaves) for leaves in zip(*trees, strict=True)))
-    return Snapshot(
-        first.episode,
-        function(*(tree.believed for tree in trees)),
-        _map(function, *(tree.curves for tree in trees)),
-        [function(*leaves) for leaves in zip(*(tree.state for tree in trees), strict=True)],
-    )
+    """Apply a function to all arrays of snapshots or curves."""
+    return jax.tree.map(lambda first, *rest: first if isinstance(first, int) else function(first, *rest), *trees)
 
 
 def _has_lanes(leaf: np.ndarray, width: int) -> bool:

@@ -9,11 +9,12 @@ from typing import Any
 
 from cpdpo_jax.common import files
 from cpdpo_jax.common.files import DamagedError
+from cpdpo_jax.common.former_names import STORED, renamed
 from cpdpo_jax.sweeps import config as configuration
 from cpdpo_jax.sweeps import config_text
 from cpdpo_jax.sweeps.config import Config, block_key
 
-FORMAT = 2  # since 2 every file has a checksum
+FORMAT = 2
 _LAST_LINE = "# sha256 "
 
 
@@ -30,39 +31,27 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 
 
 def read_json(path: Path, remedy: str) -> dict[str, Any]:
-    """The table in a file; DamagedError names the file and the remedy. Format 1 had no checksum."""
+    """The table in a file; DamagedError names the file and the remedy."""
     content = _parsed(path, remedy)
     stored = content.pop("sha256", None)
-    written = content.get("format", 1)
-    if stored is not None and stored != _sum(content):
-        raise DamagedError(f"{path} is damaged: it was changed after it was written; {remedy}")
-    if not isinstance(written, int) or written > FORMAT:
-        raise ValueError(f"{path} has format {written}, but cpdpo_jax reads up to {FORMAT}; update the package.")
-    if stored is None and written > 1:
-        raise DamagedError(f"{path} is damaged: it has no checksum; {remedy}")
+    if stored != _sum(content):
+        reason = "it has no checksum" if stored is None else "it was changed after it was written"
+        raise DamagedError(f"{path} is damaged: {reason}; {remedy}")
+    written = content.get("format")
+    if written != FORMAT:
+        raise ValueError(f"{path} has format {written}, but cpdpo_jax reads format {FORMAT}; update the package.")
     return content
-
-
-def write_blocks(path: Path, blocks: dict[str, dict[str, Any]]) -> None:
-    """Write all blocks of a run by key."""
-    write_json(path, {"blocks": blocks})
 
 
 def read_blocks(path: Path, remedy: str) -> dict[str, dict[str, Any]]:
     """All blocks of a run by key; each key is the hash of its block."""
-    content = read_json(path, remedy)
-    blocks = content["blocks"] if "format" in content else content
+    blocks = read_json(path, remedy).get("blocks")
     if isinstance(blocks, dict):
-        blocks = {key: _with_present_names(block) for key, block in blocks.items()}
+        blocks = {key: renamed(block, STORED) for key, block in blocks.items()}
     if not isinstance(blocks, dict) or not blocks or any(block_key(block) != key for key, block in blocks.items()):
         reason = "it names no block" if blocks == {} else "the hash of a block differs from its key"
         raise DamagedError(f"{path} is damaged: {reason}; {remedy}")
     return blocks
-
-
-def _with_present_names(block: dict[str, Any]) -> dict[str, Any]:
-    """The block with `hparams` where older runs have `setting`."""
-    return {"hparams" if name == "setting" else name: value for name, value in block.items()}
 
 
 def read_sessions(path: Path) -> list[dict[str, Any]]:
@@ -80,8 +69,8 @@ def write_config(path: Path, config: Config) -> None:
     files.write(path, f"{text}{_LAST_LINE}{hashlib.sha256(text.encode()).hexdigest()}\n")
 
 
-def read_config(path: Path, remedy: str, checked: bool) -> Config:
-    """The configuration in a file; `checked`: a missing checksum is an error."""
+def read_config(path: Path, remedy: str) -> Config:
+    """The configuration in a file."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -89,7 +78,7 @@ def read_config(path: Path, remedy: str, checked: bool) -> Config:
     except UnicodeDecodeError as error:
         raise DamagedError(f"{path} is damaged: it is not text in UTF-8; {remedy}") from error
     body, mark, stored = text.rpartition(_LAST_LINE)
-    if checked and (not mark or stored.strip() != hashlib.sha256(body.encode()).hexdigest()):
+    if not mark or stored.strip() != hashlib.sha256(body.encode()).hexdigest():
         raise DamagedError(f"{path} is damaged: it was changed after it was written; {remedy}")
     return configuration.build(config_text.read(path), str(path), warn=lambda text: None)
 

@@ -114,14 +114,14 @@ def build_config(config: Mapping[str, Any] | str | os.PathLike[str]) -> Config:
 
 
 def _with_directory(function: _Function) -> _Function:
-    """Add the run directory to the error of a full disk."""
+    """Add the run directory to the error of a full disk, and to errors of the disk without a file."""
 
     @functools.wraps(function)
     def wrapped(config: Config, out: str | os.PathLike[str], **options: Any) -> Any:
         try:
             return function(config, out, **options)
         except OSError as error:
-            if files.is_disk_full(error) and error.filename != str(out):
+            if error.errno is not None and (error.filename is None or files.is_disk_full(error)):
                 raise OSError(error.errno, error.strerror, str(out)) from error
             raise
 
@@ -171,12 +171,7 @@ def execute(
             place = f" in shard {shard}" if shard else ""
             count = counted(len(selected), "block")
             log(f"{out}: {count}{place}, {before} finished before, {len(selected) - before} to run.")
-            try:
-                finished = run_all(store, selected, engine, every=every, quiet=not progress)
-                store.clean_up(blocks, shard)  # files of lost workers
-                store.end(shard, engine.machines)
-            except OSError as error:
-                if error.errno is None:
-                    raise
-                raise OSError(error.errno, error.strerror, str(out)) from error
+            finished = run_all(store, selected, engine, every=every, quiet=not progress)
+            store.clean_up(blocks, shard)  # files of lost workers
+            store.end(shard, engine.machines)
     return Outcome(store, len(selected), before, finished)

@@ -33,10 +33,7 @@ def save(store: Store, key: str, snapshot: Snapshot) -> None:
 def read(store: Store, key: str) -> dict[str, Any]:
     """The verified arrays of a snapshot by name."""
     path = store.checkpoint_path(key)
-    body = store.read_body(path)
-    if body is None:
-        raise store.damaged_error(path, "it has no checksum at its end")
-    with np.load(io.BytesIO(body), allow_pickle=False) as file:
+    with np.load(io.BytesIO(store.read_body(path)), allow_pickle=False) as file:
         arrays = dict(file)
     if str(arrays["key"]) != key:
         raise store.damaged_error(path, "it is the snapshot of another block")

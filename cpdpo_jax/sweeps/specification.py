@@ -29,7 +29,7 @@ from cpdpo_jax.kernels.machines.sizes import HOST_LANES, SIMD_LANES
 from cpdpo_jax.learners import base
 from cpdpo_jax.learners.hparams import parse, with_options
 from cpdpo_jax.simulation import inputs
-from cpdpo_jax.simulation.lanes import LaneIndex, is_builtin, pad_block, round_to_vectors
+from cpdpo_jax.simulation.lanes import LaneIndex, is_builtin, pad_block
 from cpdpo_jax.simulation.options import OPTION_NAMES, Options
 from cpdpo_jax.simulation.plan import LearnerPlan, SimulationPlan, prepare, select_instance
 from cpdpo_jax.sweeps import adhoc_code, imports
@@ -45,7 +45,7 @@ def expand(config: Config, log: Callable[[str], None] = lambda text: None) -> di
 
     Environments are built and solved here. Ctrl-C takes effect after the current learner or environment.
     """
-    imported = load_imports(config)
+    imported = imports.load(config.imports)
     if len(config.environments) >= MANY_ENVIRONMENTS:
         log(f"building and solving {counted(len(config.environments), 'environment')} before the run starts ...")
     seeds = inputs.seeds(config.seeds).tolist()
@@ -74,11 +74,6 @@ def expand(config: Config, log: Callable[[str], None] = lambda text: None) -> di
     if not blocks:
         raise ValueError(f"hparams = {config.hparams!r} is empty, so there is nothing to run; give 'tuned'.")
     return blocks
-
-
-def load_imports(config: Config) -> list[imports.Imported]:
-    """Import the user's code, which registers learners and environments."""
-    return imports.load(config.imports)
 
 
 def _code(imported: Sequence[imports.Imported], learner: str, environment: str) -> dict[str, list[str]]:
@@ -126,9 +121,7 @@ def launch_width(block: BlockSpec, narrow: bool = False) -> int:
     """
     if narrow:
         return SIMD_LANES
-    if not programs.runs_wide_launches() or runs_on_host(block):
-        return block["width"]
-    return max(block["width"], round_to_vectors(programs.max_lanes(mdp_shape(block))))
+    return block["width"] if runs_on_host(block) else programs.launch_lanes(block["width"], mdp_shape(block))
 
 
 def fits_narrow(block: BlockSpec, lanes: int) -> bool:

@@ -62,7 +62,7 @@ class Store:
     def config(self) -> Config:
         """The configuration of the run."""
         remedy = f"give the file or the flags of the run again: cpdpo run ... --out {self.path}"
-        return records.read_config(self.path / "config.toml", remedy, checked=self._sealed)
+        return records.read_config(self.path / "config.toml", remedy)
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -73,14 +73,6 @@ class Store:
         if missing := {"format", "versions", "sessions", "git_revision", "devices"} - set(content):
             raise DamagedError(f"{path} is damaged: it lacks {', '.join(sorted(missing))}; {remedy}")
         return content
-
-    @property
-    def _sealed(self) -> bool:
-        """Whether all files must have checksums; format 1 had none."""
-        try:
-            return self.manifest["format"] > 1
-        except DamagedError:
-            return True
 
     @property
     def blocks(self) -> dict[str, dict[str, Any]]:
@@ -121,7 +113,7 @@ class Store:
             self._begin_shard(shard)
             return
         records.write_config(self.path / "config.toml", config)
-        records.write_blocks(self.path / "blocks.json", blocks)
+        records.write_json(self.path / "blocks.json", {"blocks": blocks})
         manifest = self.manifest if self.exists else {"format": records.FORMAT, "created": now(), "sessions": []}
         manifest["versions"] = manifest.get("versions", versions())
         manifest |= {
@@ -203,23 +195,22 @@ class Store:
         """The verified result of a finished block."""
         from cpdpo_jax.results import netcdf
 
-        body = self.verify(key)
-        return netcdf.read(self.result_path(key)) if body is None else netcdf.decode(body)
+        return netcdf.decode(self.verify(key))
 
-    def verify(self, key: str) -> bytes | None:
-        """The content of a finished block's file, after its checksum and key are verified; None for format 1."""
+    def verify(self, key: str) -> bytes:
+        """The content of a finished block's file, after its checksum and key are verified."""
         body = self.read_body(self.result_path(key))
-        if body is not None and key.encode() not in body:
+        if key.encode() not in body:
             raise self.damaged_error(self.result_path(key), "it is the file of another block")
         return body
 
-    def read_body(self, path: Path) -> bytes | None:
-        """The verified content of a file without its checksum; None for format 1, which had none."""
+    def read_body(self, path: Path) -> bytes:
+        """The verified content of a file without its checksum."""
         try:
             body = files.unseal(path.read_bytes())
         except DamagedError as error:
             raise self.damaged_error(path, str(error)) from error
-        if body is None and self._sealed:
+        if body is None:
             raise self.damaged_error(path, "it has no checksum at its end")
         return body
 

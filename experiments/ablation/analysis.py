@@ -11,11 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from cpdpo_jax.results import statistics
-from cpdpo_jax.results.tables import format_interval
-from experiments import common
+from experiments import common, statistics
 from experiments.ablation import sweep
 from experiments.common import Section
+from experiments.statistics import format_interval
 
 METRICS = ("strong_regret", "strong_violation")
 

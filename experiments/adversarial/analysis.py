@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from cpdpo_jax.results.statistics import bootstrap_mean, over_instances, slope
-from cpdpo_jax.results.tables import format_interval, format_mean
+from cpdpo_jax.results.statistics import bootstrap_mean
 from experiments import common
 from experiments.adversarial import sweep
 from experiments.adversarial.sweep import Game
 from experiments.common import Section
+from experiments.statistics import format_interval, format_mean, over_instances, slope
 
 PAIR = "podb", "uob_reps"
 

@@ -13,11 +13,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import cpdpo_jax as cp
-from cpdpo_jax.results.tables import format_mean
 from experiments import common
 from experiments.cancellation import sweep
 from experiments.cancellation.sweep import LEARNERS
 from experiments.common import Section
+from experiments.statistics import format_mean
 
 KINDS = ("regret", "violation")
 NOISE = 1e-5  # a smaller gap has no sign: float32 noise of a value

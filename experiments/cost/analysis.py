@@ -8,8 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from cpdpo_jax.results import statistics
-from experiments import common
+from experiments import common, statistics
 from experiments.common import Section
 from experiments.cost import sweep
 from experiments.cost.measure import median

@@ -67,7 +67,7 @@ def row(name: str, episodes: int = EPISODES) -> Row:
     start = time.perf_counter()
     cmdp = cp.envs.make(name)
     built = time.perf_counter()
-    solution = cp.solve(cmdp, processes=1)
+    solution = cp.solve(cmdp)
     solved = time.perf_counter()
     optimum, costs = cp.envs.original_units(cmdp, solution.value, evaluate(cmdp.transition, solution.policy, cmdp.cost))
     free, limits = cp.envs.original_units(cmdp, solution.unconstrained_value, cmdp.threshold)

@@ -8,12 +8,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cpdpo_jax.results import statistics
-from cpdpo_jax.results.tables import format_interval, format_mean
-from experiments import common
+from experiments import common, statistics
 from experiments.common import Section
 from experiments.growth import sweep
 from experiments.growth.sweep import LEARNERS, Group
+from experiments.statistics import format_interval, format_mean
 
 METRICS = ("strong_regret", "strong_violation")
 GUIDES = ((0.5, "$T^{1/2}$", ":"), (0.93, "$T^{0.93}$", "--"))

@@ -7,12 +7,11 @@ from matplotlib.figure import Figure
 
 import cpdpo_jax as cp
 from cpdpo_jax.exact.optimum import least_multiplier_norm
-from cpdpo_jax.results import statistics
-from cpdpo_jax.results.tables import format_interval, format_mean
-from experiments import common
+from experiments import common, statistics
 from experiments.common import Section
 from experiments.no_slater import sweep
 from experiments.no_slater.sweep import ENTRIES, ENVIRONMENTS, REFUSE, SCALES
+from experiments.statistics import format_interval, format_mean
 
 METRICS = ("strong_regret", "strong_violation")
 

@@ -6,11 +6,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import cpdpo_jax as cp
-from cpdpo_jax.results import statistics
-from cpdpo_jax.results.tables import format_interval, format_mean
-from experiments import common
+from experiments import common, statistics
 from experiments.common import Section
 from experiments.ops import sweep
+from experiments.statistics import format_interval, format_mean
 
 METRICS = ("strong_regret", "strong_violation")
 

@@ -6,12 +6,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cpdpo_jax.results import statistics
-from cpdpo_jax.results.tables import format_interval, format_mean
-from experiments import common
+from experiments import common, statistics
 from experiments.common import Section
 from experiments.slater import sweep
 from experiments.slater.sweep import LEARNERS, SCALES, WITH_RHO
+from experiments.statistics import format_interval, format_mean
 
 METRICS = ("strong_regret", "strong_violation")
 

@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 from scipy.stats import rankdata
 
 from cpdpo_jax.results import statistics
-from cpdpo_jax.results.tables import format_interval, format_mean
 from experiments import common
 from experiments.common import Section
+from experiments.statistics import format_interval, format_mean
 from experiments.suite import sweep
 from experiments.suite.sweep import DEAR, SAFE, TUNED_ON, UNRANKED, World
 

@@ -6,11 +6,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import cpdpo_jax as cp
-from cpdpo_jax.results import statistics
 from cpdpo_jax.results.statistics import bootstrap_mean
-from cpdpo_jax.results.tables import format_mean
-from experiments import common
+from experiments import common, statistics
 from experiments.common import Section
+from experiments.statistics import format_mean
 from experiments.theory import free, free_analysis, sweep
 
 ALLOWED = {  # of the seeds

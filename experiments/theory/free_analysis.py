@@ -8,9 +8,9 @@ import numpy as np
 
 import cpdpo_jax as cp
 from cpdpo_jax.exact.optimum import least_multiplier_norm
-from cpdpo_jax.results.tables import format_mean
 from experiments import common
 from experiments.common import Section
+from experiments.statistics import format_mean
 from experiments.theory import free
 
 

@@ -37,7 +37,7 @@ MISTAKES = {
     "two files": (["run", "good.toml", "text.toml"], "text.toml is not known"),
     "an environment for a learner": (run_with(learner="factored"), "'factored' is an environment; give a learner"),
     "a learner for an environment": (run_with(env="uniform"), "'uniform' is a learner; give an environment"),
-    "a learner in capitals": (run_with(learner="CPDPO"), "did you mean 'cpdpo'?"),
+    "a learner in capitals": (run_with(learner="CPDPO"), "did you mean cpdpo?"),
     "the former and the present name of a key": (
         ["run", "both.toml"],
         "both.toml has both 'hparams' and its former name 'settings'; give 'hparams' alone",
@@ -45,7 +45,7 @@ MISTAKES = {
     "list of nothing": (["list", "media-streaming"], "there is no learner or environment named 'media-streaming'; di"),
     "T of the demo that is no number": (["demo", "--episodes", "abc"], "episodes = 'abc' is not a whole number"),
     "T with a comma": (run_with(episodes="1,000"), "episodes = '1,000' is not a whole number; write 1000"),
-    "unknown learner": (run_with(learner="cpdop"), "did you mean 'cpdpo'"),
+    "unknown learner": (run_with(learner="cpdop"), "did you mean cpdpo"),
     "the same learner twice": (run_with(learner="uniform uniform"), "twice"),
     "unknown environment": (run_with(env="medya_streaming"), "did you mean media_streaming"),
     "unknown parameter": (run_with(env="random:layer=3"), "did you mean layers"),
@@ -215,7 +215,7 @@ def test_a_terminal_of_few_letters_shows_the_table(monkeypatch):
     entry._replace_unprintable()
     print("1.5 ± 0.2 größer")
     stream.flush()
-    assert stream.buffer.getvalue() == b"1.5 +- 0.2 gr??er\n"  # pyright: ignore[reportAttributeAccessIssue]
+    assert stream.buffer.getvalue() == b"1.5 ? 0.2 gr??er\n"  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_without_docstrings_and_without_a_gpu(tmp_path):

@@ -51,9 +51,10 @@ def test_every_flag_of_a_run_reaches_it(tmp_path, monkeypatch):
 
     monkeypatch.setattr(run, "execute", execute)
     engine = arguments.EngineFlags(on="local:3", no_shared=True)
+    how = arguments.ExecutionFlags(any_version=True, checkpoint_every=0.25, shard="1/3", no_lock=True)
     args = arguments.Run(
-        learner=("uniform",), env=("factored",), episodes=("10",), seeds="2", out=str(tmp_path / "a"), any_version=True,
-        checkpoint_every=0.25, shard="1/3", no_lock=True, engine=engine,
+        learner=("uniform",), env=("factored",), episodes=("10",), seeds="2", out=str(tmp_path / "a"), execution=how,
+        engine=engine,
     )  # fmt: skip
     with pytest.raises(Reached):
         commands.run(args)

@@ -12,6 +12,7 @@ import pytest
 
 from cpdpo_jax import cli, kernels
 from cpdpo_jax.cli import info
+from cpdpo_jax.kernels.machines import report
 
 
 @pytest.fixture
@@ -80,15 +81,13 @@ def test_a_missing_package_is_named(facts):
 
 
 def test_the_forms_are_those_that_the_kernels_describe():
-    text = "\n".join(info.kernel_forms())
+    text = "\n".join(report.lines())
     assert "target cpu" in text
     assert "XLA's options" in text
     for kernel in ("occupancy_bounds", "root_value", "sample_path"):
         assert f"\n{kernel}: " in text
     with kernels.paper_forms():
-        assert info.kernel_forms() == [
-            "target cpu: the paper's form of every kernel (CPDPO_PAPER_FORMS or paper_forms())"
-        ]
+        assert report.lines() == ["target cpu: the paper's form of every kernel (CPDPO_PAPER_FORMS or paper_forms())"]
 
 
 def test_a_device_that_is_missing_is_one_sentence(monkeypatch, capsys):

@@ -5,7 +5,6 @@ import itertools
 from cpdpo_jax import learners
 from cpdpo_jax.common import palette
 from cpdpo_jax.envs import pictures
-from cpdpo_jax.results import figures
 from experiments import common
 from experiments.cancellation import sweep as cancellation
 from experiments.cost import sweep as cost
@@ -19,8 +18,7 @@ def test_ten_colours_and_markers_and_seven_dashes():
 
 
 def test_every_figure_has_the_same_palette():
-    assert pictures.COLOURS is figures.COLOURS is palette.COLOURS
-    assert figures.MARKERS is palette.MARKERS
+    assert pictures.COLOURS is palette.COLOURS
     for name in palette.LEARNERS:
         style = palette.learner_style(name)
         assert common.line_style(name) == {

@@ -14,7 +14,7 @@ KNOWN = ("layers", "states", "actions", "layer_width")
 def test_the_nearest_come_first_and_nothing_near_is_no_question():
     assert did_you_mean("layer", KNOWN) == "did you mean layers or layer_width?"
     assert did_you_mean("layer", KNOWN, most=1) == "did you mean layers?"
-    assert did_you_mean("actoins", KNOWN, show=repr) == "did you mean 'actions'?"
+    assert did_you_mean("actoins", KNOWN) == "did you mean actions?"
     assert did_you_mean("zzz", KNOWN) == ""
     assert did_you_mean("", KNOWN, with_parts=4) == ""
 
@@ -25,16 +25,8 @@ def test_names_that_contain_it_are_added_up_to_a_number():
     assert did_you_mean("random", known, with_parts=2) == f"did you mean {known[0]} or {known[1]}?"
 
 
-def test_the_cutoff_says_how_alike():
-    """ "abcd" and "abxy" share 2 of 4 letters: their ratio is 2 * 2 / 8 = 0.5."""
-    assert did_you_mean("abcd", ["abxy"], cutoff=0.5) == "did you mean abxy?"
-    assert did_you_mean("abcd", ["abxy"], cutoff=0.51) == ""
-
-
 def test_the_sentences_of_the_registries():
-    with pytest.raises(
-        ValueError, match=r"^there is no learner named 'cpdop'; did you mean 'cpdpo'( or '\w+'){0,2}\?$"
-    ):
+    with pytest.raises(ValueError, match=r"^there is no learner named 'cpdop'; did you mean cpdpo( or \w+){0,2}\?$"):
         base.get("cpdop")
     with pytest.raises(ValueError, match=r"^there is no learner named '#'; the known ones are .*cpdpo.*\.$"):
         base.get("#")

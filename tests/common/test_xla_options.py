@@ -27,7 +27,7 @@ def flags(monkeypatch):
     def set_with(before="", version=(0, 10), plugins=()):
         monkeypatch.setenv("XLA_FLAGS", before)
         monkeypatch.setattr(xla_options, "_backend_started", lambda: False)
-        monkeypatch.setattr(xla_options, "_jaxlib_version", lambda: version)
+        monkeypatch.setattr(xla_options, "jaxlib_version", lambda: version)
         monkeypatch.setattr(xla_options.util, "find_spec", lambda name: name if name in plugins else None)
         monkeypatch.setattr(xla_options, "_state", {})
         xla_options.set_options()
@@ -38,7 +38,7 @@ def flags(monkeypatch):
 
 def test_the_options_of_a_known_version_are_set_once(flags):
     once = flags()
-    assert xla_options.are_set()
+    assert xla_options.describe() == "set"
     assert UNROLL in once
     assert flags(once) == once
 
@@ -60,7 +60,7 @@ def test_the_compiler_of_an_accelerator_gets_no_option_of_llvm(flags, plugin):
 def test_options_of_the_user_stay(flags):
     own = "--xla_backend_extra_options=xla_cpu_optimize_for_size=true"
     assert flags(own).split()[0] == own
-    assert not xla_options.are_set()
+    assert xla_options.describe() != "set"
 
 
 def test_a_threshold_of_the_user_is_not_taken_for_the_packages(flags):
@@ -104,7 +104,7 @@ def test_options_that_jax_read_before_the_import_are_recognised(flags, monkeypat
     monkeypatch.setenv("XLA_FLAGS", before)
     xla_options.set_options()
     assert os.environ["XLA_FLAGS"] == before
-    assert xla_options.are_set() == (not own)
+    assert (xla_options.describe() == "set") == (not own)
     assert not xla_options.were_too_late()
 
 
@@ -116,7 +116,7 @@ def test_the_width_of_vectors_is_set_where_jaxlib_knows_it(flags, version, is_kn
 
 def test_the_version_is_that_of_the_installed_jaxlib():
     major, minor = metadata.version("jaxlib").split(".")[:2]
-    assert xla_options._jaxlib_version() == (int(major), int(minor))
+    assert xla_options.jaxlib_version() == (int(major), int(minor))
 
 
 CALLS = {

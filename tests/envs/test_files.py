@@ -120,7 +120,7 @@ def test_forged_sizes_are_not_believed(tmp_path, shape):
         forged = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(80)
     with zipfile.ZipFile(tmp_path / "my.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("reward.npy", forged)
-    with pytest.raises(ValueError, match=r"my\.npz is not a readable .*reward\.npy declares"):
+    with pytest.raises(ValueError, match=r"my\.npz is (not a readable|an \.npz file but not a CMDP)"):
         cp.load_cmdp(tmp_path / "my.npz")
 
 

@@ -12,7 +12,7 @@ from cpdpo_jax.exact.lp import evaluate
 def test_fifty_draws_have_the_requested_margin_and_bind(rho, constraints):
     rejected: list[int] = []
     cmdp = cp.envs.make("random", rho=rho, constraints=constraints, instances=50, rejected=rejected)
-    solution = cp.solve(cmdp, processes=1)
+    solution = cp.solve(cmdp)
     np.testing.assert_allclose(solution.slater_margin, rho, rtol=0, atol=1e-6)
     assert solution.multipliers.min() >= 1e-3
     costs = [
@@ -83,4 +83,4 @@ def test_every_instance_of_a_large_batch_has_a_margin():
     rejected: list[int] = []
     batch = cp.envs.make("random", layers=1, states=1, actions=2, instances=40, binding=False, rejected=rejected)
     assert sum(rejected) > 0
-    assert (cp.solve(batch, processes=1).slater_margin > 1e-9).all()
+    assert (cp.solve(batch).slater_margin > 1e-9).all()

@@ -1,8 +1,5 @@
 """solve: certified, equal to independent computations, unmoved by padding, the same in a batch."""
 
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +8,6 @@ from scipy.optimize import linprog
 
 from cpdpo_jax.common.types import CMDP
 from cpdpo_jax.envs.build import make_cmdp, stack, unstack
-from cpdpo_jax.exact import optimum
 from cpdpo_jax.exact.optimum import InfeasibleError, Solution, evaluate, plan, solve
 
 
@@ -207,11 +203,10 @@ def test_policy_evaluation_and_planning_agree_with_the_occupancy():
     np.testing.assert_allclose(flow @ q.ravel(), right, atol=1e-14)
 
 
-@pytest.mark.parametrize("processes", [None, 1, 2])
-def test_batch_is_one_by_one(processes: int | None):
+def test_batch_is_one_by_one():
     rng = np.random.default_rng(0)
     ones = [random_cmdp(rng, (4, 5, 3, 2)) for _ in range(5)]
-    found = solve(stack(ones), processes=processes)
+    found = solve(stack(ones))
     assert found.policy.shape == (4, 5, 3, 5)
     assert found.multipliers.shape == (2, 5)
     assert found.value.shape == (5,)
@@ -220,56 +215,13 @@ def test_batch_is_one_by_one(processes: int | None):
             np.testing.assert_allclose(getattr(found, field)[..., i], value, atol=1e-12)
 
 
-def test_an_infeasible_instance_of_a_batch_is_named_from_a_worker():
+def test_an_infeasible_instance_of_a_batch_is_named():
     ones = [make_cmdp(None, [[[1.0]]], [[[[0.5]]]], [alpha], name=f"n{alpha}") for alpha in (1.0, 0.5, 0.25)]
-    for processes in (1, 2):
-        with pytest.raises(InfeasibleError, match=r"n0\.25 \(instance 2\).*violated by at least 0\.25"):
-            solve(stack(ones), processes=processes)
+    with pytest.raises(InfeasibleError, match=r"n0\.25 \(instance 2\).*violated by at least 0\.25"):
+        solve(stack(ones))
 
 
-def test_an_interrupt_ends_the_workers(monkeypatch):
-    children = []
-
-    class Recorded(subprocess.Popen):
-        def __init__(self, *args, **kwargs):
-            super().__init__(*args, **kwargs)
-            children.append(self)
-
-    def interrupted(_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(optimum.subprocess, "Popen", Recorded)
-    monkeypatch.setattr(optimum.pickle, "load", interrupted)
+def test_the_former_number_of_processes_is_ignored_with_a_warning():
     single = make_cmdp(None, [[[1.0]]], [[[[0.5]]]], [1.0])
-    with pytest.raises(KeyboardInterrupt):
-        solve(stack([single, single]), processes=2)
-    assert len(children) == 2
-    assert all(child.poll() is not None for child in children)
-
-
-def test_a_dead_worker_is_reported(monkeypatch):
-    monkeypatch.setattr(optimum.sys, "executable", "/bin/false")
-    single = make_cmdp(None, [[[1.0]]], [[[[0.5]]]], [1.0])
-    with pytest.raises(RuntimeError, match="worker of solve ended with code 1"):
-        solve(stack([single, single]), processes=2)
-
-
-def test_workers_do_not_need_jax_nor_a_main_guard(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import cpdpo_jax as cp\n"
-        "ones = [cp.make_cmdp(None, [[[1.0, 0.2]]], [[[[0.8, 0.1]]]], [0.45]) for _ in range(3)]\n"
-        "print('value', cp.solve(cp.stack(ones), processes=2).value.round(9).tolist())\n"
-    )
-    root = str(Path(__file__).parents[2])
-    run = [sys.executable, "-c", f"import sys, runpy; sys.path.insert(0, {root!r}); runpy.run_path({str(script)!r})"]
-    assert (
-        subprocess.run(run, capture_output=True, text=True, check=True, timeout=600).stdout == "value [0.6, 0.6, 0.6]\n"
-    )
-    imports = [
-        sys.executable,
-        "-c",
-        f"import sys; sys.path.insert(0, {root!r}); import cpdpo_jax.exact.optimum as o; o.solve",
-    ]
-    imports[-1] += "; assert not any(n.split('.')[0] in ('jax', 'jaxlib') for n in sys.modules)"
-    subprocess.run(imports, check=True, timeout=600)
+    with pytest.warns(DeprecationWarning, match="leave the argument out"):
+        assert solve(single, processes=2).value == 1.0

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import cpdpo_jax as cp
+from cpdpo_jax.common import palette
 from cpdpo_jax.results import figures, plot_style
 from tests.results.support import made_up
 
@@ -240,7 +241,7 @@ def test_the_tradeoff_shows_the_means_at_the_end():
     result = many(3, 2, instances=2)
     figure = result.plot_tradeoff()
     assert len(figure.axes) == 2  # one for each instance
-    marks = [line for line in figure.axes[1].lines if line.get_marker() in figures.MARKERS]
+    marks = [line for line in figure.axes[1].lines if line.get_marker() in palette.MARKERS]
     ends = result.data.isel(episode=-1, instance=1).mean("seed")
     expected = [
         (float(ends.strong_violation[i, k, 0]), float(ends.strong_regret[i, k])) for i in range(3) for k in range(2)

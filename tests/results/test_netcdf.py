@@ -62,7 +62,7 @@ def test_every_changed_file_is_refused_by_name(data, tmp_path):
 
 
 def test_writing_and_reading_is_ten_times_faster_than_xarrays(tmp_path):
-    """Measured in CPU seconds, which other load does not affect; the factor is about 20, the test requires 5."""
+    """Measured in CPU seconds, which other load does not affect; the factor is about 10, the test requires 5."""
     data = xr.Dataset({f"v{i}": (("seed", "episode"), np.ones((8, 9)), {"units": "x"}) for i in range(40)})
 
     def spent(work) -> float:

@@ -244,7 +244,7 @@ def test_what_is_not_a_policy_is_refused(cmdp):
         ({"episodes": 2.5}, "episodes = 2.5"),
         ({"seeds": -1}, "seeds = -1"),
         ({"seeds": [1, 1]}, "twice"),
-        ({"learner": "cpdop"}, "did you mean 'cpdpo'"),
+        ({"learner": "cpdop"}, "did you mean cpdpo"),
         ({"hparams": "tunde"}, "no preset 'tunde'"),
         ({"hparams": {"learning_rat": 1}}, "no hyperparameter 'learning_rat'"),
         ({"hparams": {"learning_rate": -1}}, "learning_rate = -1"),

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import jax
 import pytest
+from jax.experimental.compilation_cache import compilation_cache
 
 import cpdpo_jax as cp
 from cpdpo_jax.kernels.machines.target import tracing_for
@@ -247,8 +248,11 @@ def test_the_default_device_of_the_caller_is_the_one_that_computes():
     assert [line.split() for line in done.stdout.splitlines()] == [[second] * 4, [first, second] * 2], done.stderr
 
 
-def test_the_directory_of_the_compilation_cache_is_the_users_alone(tmp_path, monkeypatch):
+@pytest.mark.parametrize("resets", [True, False], ids=["as here", "a jax without the module"])
+def test_the_directory_of_the_compilation_cache_is_the_users_alone(tmp_path, monkeypatch, resets):
     """Programs in the directory are executed."""
+    if not resets:
+        monkeypatch.setitem(sys.modules, "jax.experimental.compilation_cache", None)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     directory = tmp_path / "cpdpo_jax"
     directory.mkdir(mode=0o777)
@@ -265,7 +269,7 @@ def test_the_directory_of_the_compilation_cache_is_the_users_alone(tmp_path, mon
         for name, value in before.items():
             jax.config.update(name, value)
         jax.config.update("jax_enable_compilation_cache", enabled)
-        workers.compilation_cache.reset_cache()
+        compilation_cache.reset_cache()
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
 
 

@@ -202,7 +202,7 @@ def test_a_later_format_is_refused(place, capsys):
     Store(place).write_manifest(manifest)
     is_refused(capsys, place / "manifest.json", ["status", str(place)], ["resume", str(place)])
     assert cli.main(["report", str(place)]) == 2
-    assert "has format 3, but cpdpo_jax reads up to 2; update the package" in capsys.readouterr().err
+    assert "has format 3, but cpdpo_jax reads format 2; update the package" in capsys.readouterr().err
 
 
 def test_a_run_that_was_killed_while_it_began_is_taken_up(place, tmp_path, capsys):

@@ -3,12 +3,3 @@
 The modules one level up contain the paper's mathematics and are complete without this package. The table in `forms`
 lists the other forms of each kernel; see README.md in this folder.
 """
-
-from __future__ import annotations
-
-
-def describe() -> list[str]:
-    """Lines of text for `cpdpo info`: the forms in use on this machine, and why."""
-    from cpdpo_jax.kernels.machines import report
-
-    return report.lines()

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jaxlib import version as jaxlib_version
 
+from cpdpo_jax.common.xla_options import jaxlib_version
 from cpdpo_jax.kernels.machines.target import for_accelerator, only_paper_forms
 
 Tree = TypeVar("Tree")
 
-BARRIER_HOLDS = tuple(int(part) for part in jaxlib_version.__version__.split(".")[:2]) >= (0, 11)  # on a CPU
+BARRIER_HOLDS = jaxlib_version() >= (0, 11)  # on a CPU
 
 
 def materialise(tree: Tree) -> Tree:

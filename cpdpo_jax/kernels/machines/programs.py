@@ -52,9 +52,20 @@ def max_lanes(shape: Sequence[int]) -> int:
     return ACCELERATOR_LANES if memory is None else min(ACCELERATOR_LANES, memory // 2 // _bytes_per_lane(shape))
 
 
-def describe_max_lanes(shape: Sequence[int]) -> str:
-    """The reason for `max_lanes` on an accelerator."""
-    limit, memory = f"{target_platform()}: at most {ACCELERATOR_LANES:,}", _device_memory()
+def launch_lanes(width: int, shape: Sequence[int]) -> int:
+    """Lanes of a launch of blocks of `width` lanes: their width on a CPU, as many as fit an accelerator."""
+    if not for_accelerator():
+        return width
+    lanes = max_lanes(shape)
+    multiple = 2 * LANE_MULTIPLE if lanes >= 2 * LANE_MULTIPLE else LANE_MULTIPLE
+    return max(width, lanes // multiple * multiple)
+
+
+def describe_launch(width: int, shape: Sequence[int]) -> str:
+    """The reason for `launch_lanes`."""
+    if not for_accelerator():
+        return f"block = {width}; a CPU runs one launch per core"
+    limit, memory = f"packs of blocks; {target_platform()}: at most {ACCELERATOR_LANES:,}", _device_memory()
     if memory is None:
         return f"{limit}, the device does not report its memory"
     return f"{limit}, and half of {memory / 1e9:.0f} GB holds {memory // 2 // _bytes_per_lane(shape):,}"

@@ -1,4 +1,4 @@
-"""A description of the forms in use on this machine."""
+"""The forms in use on this machine and the reasons, for `cpdpo info`."""
 
 from __future__ import annotations
 

@@ -129,10 +129,10 @@ def visited_rows(states: Any, actions: Any, table: Any, rows: Any) -> None:
                 rows[k, y, b] = table[k, x, a, y, b]
 
 
-def root_value(three: bool, own: bool) -> Any:
+def root_value(own: bool) -> Any:
     """V(x_0) of K payoffs: transition [L-1,S,A,S,M], policy [L,S,A,B], payoff [K,L,S,A,M] -> values [K,B].
 
-    three: as in `_evaluation`. own: M = B, each lane has its own model; otherwise M = 1.
+    own: M = B, each lane has its own model; otherwise M = 1.
     """
 
     @_inline
@@ -140,10 +140,8 @@ def root_value(three: bool, own: bool) -> Any:
         at = i * policy.shape[0] * policy.shape[1] * policy.shape[2] + place[1]
         return add(total, load(payoff, at * policy.shape[3] + place[2]) if own else broadcast(payoff, at))
 
-    name = "root_value", three, own
-    evaluate = _evaluation(
-        name, three, _own_probability if own else _shared_probability, _no_width, action_value, False
-    )
+    name = "root_value", own
+    evaluate = _evaluation(name, _own_probability if own else _shared_probability, _no_width, action_value, False)
 
     @_compile
     @_named(*name)
@@ -153,8 +151,8 @@ def root_value(three: bool, own: bool) -> Any:
     return root_value
 
 
-def truncated_evaluation(three: bool) -> Any:
-    """Q = clip(v + counts V / n, 0, ceiling), V = sum_a pi Q; per_visit is 1/n. See `_evaluation` for `three`.
+def truncated_evaluation() -> Any:
+    """Q = clip(v + counts V / n, 0, ceiling), V = sum_a pi Q; per_visit is 1/n.
 
     counts [L-1,S,A,S,B] int32, per_visit and policy [L,S,A,B], payoff [K,L,S,A,B], ceiling [K,L,1] -> action_values
     [K,L,S,A,B], values [K,B].
@@ -170,18 +168,17 @@ def truncated_evaluation(three: bool) -> Any:
         store(q, action_values, at)
         return q
 
-    name = "truncated_evaluation", three
-    evaluate = _evaluation(name, three, _count, _no_width, action_value, True)
+    evaluate = _evaluation(("truncated_evaluation",), _count, _no_width, action_value, True)
 
     @_compile
-    @_named(*name)
+    @_named("truncated_evaluation")
     def truncated_evaluation(counts, per_visit, policy, payoff, ceiling, action_values, values):
         evaluate(counts, policy, payoff, (per_visit, ceiling, action_values), values)
 
     return truncated_evaluation
 
 
-def optimistic_evaluation(three: bool) -> Any:
+def optimistic_evaluation() -> Any:
     """The same with CPD-OPPO's payoffs v = min(1, r_hat + beta) + (L-k-1) w/2 and
     v_i = max(0, g_hat_i - beta) - (L-k-1) w/2, and with the ceiling L-k.
 
@@ -202,11 +199,10 @@ def optimistic_evaluation(three: bool) -> Any:
         store(q, rest[2], at)
         return q
 
-    name = "optimistic_evaluation", three
-    evaluate = _evaluation(name, three, _count, _confidence_width, action_value, True)
+    evaluate = _evaluation(("optimistic_evaluation",), _count, _confidence_width, action_value, True)
 
     @_compile
-    @_named(*name)
+    @_named("optimistic_evaluation")
     def optimistic_evaluation(counts, visits, policy, payoff_sum, scale, action_values, values):
         evaluate(counts, policy, payoff_sum, (visits, scale, action_values), values)
 
@@ -247,30 +243,27 @@ def _confidence_width(place, policy, rest):
     return per_visit, beta, where_zero(n, two, smaller(two, multiply(load(scale, k * n_lanes + first), root)))
 
 
-def _evaluation(
-    name: tuple[Any, ...], three: bool, probability: Any, width: Any, action_value: Any, all_states: bool
-) -> Any:
+def _evaluation(name: tuple[Any, ...], probability: Any, width: Any, action_value: Any, all_states: bool) -> Any:
     """The backward recursion of all value functions: V(x_0) of K payoffs in `values` [K,B].
 
-    name: of the kernel, see `_named`. three: whether three payoffs share one read of the table, or two.
-    probability(table, row, ...): an entry of the table, or a count. width(place, ...): what the payoffs of a pair
-    share. action_value(total, i, place, width, ...): Q of payoff i from total = sum_y P V. place: layer, number of the
-    pair, first lane. rest: further arrays of the two. all_states: of the first layer too, not x_0 only.
+    Three payoffs share one read of the table. name: of the kernel, see `_named`. probability(table, row, ...): an entry
+    of the table, or a count. width(place, ...): what the payoffs of a pair share. action_value(total, i, place, width,
+    ...): Q of payoff i from total = sum_y P V. place: layer, number of the pair, first lane. rest: further arrays of
+    the two. all_states: of the first layer too, not x_0 only.
     """
-    step = 3 if three else 2
 
     @_compile
     @_named("evaluate", *name)
     def evaluate(table, policy, payoff, rest, values):
         n_layers, n_states, n_actions, n_lanes = policy.shape
         n_payoffs, size = payoff.shape[0], n_states * LANES
-        ahead = np.zeros((n_payoffs + step) * size, policy.dtype)  # zeros fill the last step up
+        ahead = np.zeros((n_payoffs + 3) * size, policy.dtype)  # zeros fill the last step up
         current = np.zeros_like(ahead)
         for first in range(0, n_lanes, LANES):
             for k in range(n_layers - 1, -1, -1):
                 for x in range(n_states if all_states or k else 1):
-                    for i in range(0, n_payoffs, step):
-                        start, second, third = i * size, i + 1 < n_payoffs, three and i + 2 < n_payoffs
+                    for i in range(0, n_payoffs, 3):
+                        start, second, third = i * size, i + 1 < n_payoffs, i + 2 < n_payoffs
                         average_r, average_s, average_t = zero(policy), zero(policy), zero(policy)
                         for a in range(n_actions):
                             pair = (k * n_states + x) * n_actions + a
@@ -281,8 +274,7 @@ def _evaluation(
                                     p = probability(table, pair * n_states + y, n_lanes, first, policy)
                                     r = multiply_add(p, load(ahead, at), r)
                                     s = multiply_add(p, load(ahead, at + size), s)
-                                    if three:
-                                        t = multiply_add(p, load(ahead, at + 2 * size), t)
+                                    t = multiply_add(p, load(ahead, at + 2 * size), t)
                             pi, place = load(policy, pair * n_lanes + first), (k, pair, first)
                             shared = width(place, policy, rest)
                             q = action_value(r, i, place, shared, policy, payoff, rest)

@@ -27,14 +27,10 @@ KERNELS: dict[str, Any] = {
     "count_episode": episode.count_episode,
     "count_whole_episode": episode.count_whole_episode,
     "visited_rows": episode.visited_rows,
-    "root_value_by_two": episode.root_value(three=False, own=False),
-    "root_value_by_three": episode.root_value(three=True, own=False),
-    "root_value_by_two_own": episode.root_value(three=False, own=True),
-    "root_value_by_three_own": episode.root_value(three=True, own=True),
-    "truncated_evaluation_by_two": episode.truncated_evaluation(three=False),
-    "truncated_evaluation_by_three": episode.truncated_evaluation(three=True),
-    "optimistic_evaluation_by_two": episode.optimistic_evaluation(three=False),
-    "optimistic_evaluation_by_three": episode.optimistic_evaluation(three=True),
+    "root_value": episode.root_value(own=False),
+    "root_value_own": episode.root_value(own=True),
+    "truncated_evaluation": episode.truncated_evaluation(),
+    "optimistic_evaluation": episode.optimistic_evaluation(),
 }
 _CODES = {"bool": 1, "int32": 4, "float32": 11, "float64": 12}  # XLA_FFI_DataType
 _VIEWS = {"bool": np.uint8, "int32": np.int32, "float32": np.float32, "float64": np.float64}  # in machine code

@@ -61,7 +61,6 @@ def specialise(name: str, arrays: tuple[Any, ...]) -> str:
     if name in _EVALUATIONS:
         if sizes["B"] % SIMD_LANES:
             raise ValueError(f"{name} takes {SIMD_LANES} lanes or a multiple, not {sizes['B']}.")
-        name += "_by_two" if sizes["K"] % 3 else "_by_three"
         if sizes.get("M", 1) > 1:
             name += "_own"
     return f"{name} {words}"
