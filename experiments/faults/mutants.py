@@ -52,7 +52,8 @@ def copy_tree(place: Path) -> Path:
     """A copy of the tree, compiled."""
     root = place / "tree"
     shutil.rmtree(root, ignore_errors=True)
-    shutil.copytree(TREE, root, ignore=shutil.ignore_patterns(".git", "__pycache__", "site", "runs", ".*_cache"))
+    ignored = (".git", ".venv", "__pycache__", "build", "runs", ".*_cache")
+    shutil.copytree(TREE, root, ignore=shutil.ignore_patterns(*ignored))
     compileall.compile_dir(root / "cpdpo_jax", quiet=1)
     return root
 

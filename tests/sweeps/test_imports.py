@@ -77,6 +77,12 @@ def test_a_module_is_known_by_its_source(mine, tmp_path):
     assert len(expand(build_config(table("package")))) == 2
     (tmp_path / "package" / "learner.py").write_text(MINE + "\n")
     assert imports.read("package").digest != first.digest
+    deep = tmp_path / "package" / "deep" / "er" / "inner.py"  # reached by relative imports alone
+    deep.parent.mkdir(parents=True)
+    deep.write_text("WEIGHT = 1.0\n")
+    before = imports.read("package")
+    deep.write_text("WEIGHT = 2.0\n")
+    assert imports.read("package").digest != before.digest
     assert [code.digest for code in imports.load(["package"])] == [imports.read("package").digest]
     for name in [name for name in imports.sys.modules if name.startswith("package")]:
         imports.sys.modules.pop(name)
