@@ -77,15 +77,18 @@ def test_a_module_is_known_by_its_source(mine, tmp_path):
     assert len(expand(build_config(table("package")))) == 2
     (tmp_path / "package" / "learner.py").write_text(MINE + "\n")
     assert imports.read("package").digest != first.digest
-    deep = tmp_path / "package" / "deep" / "er" / "inner.py"  # reached by relative imports alone
-    deep.parent.mkdir(parents=True)
-    deep.write_text("WEIGHT = 1.0\n")
-    before = imports.read("package")
-    deep.write_text("WEIGHT = 2.0\n")
-    assert imports.read("package").digest != before.digest
     assert [code.digest for code in imports.load(["package"])] == [imports.read("package").digest]
     for name in [name for name in imports.sys.modules if name.startswith("package")]:
         imports.sys.modules.pop(name)
+
+
+def test_all_modules_of_a_package_of_relative_imports_are_hashed(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "relative" / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "relative" / "__init__.py").write_text("from .deep.er.inner import WEIGHT\n")
+    (tmp_path / "relative" / "deep" / "er" / "inner.py").write_text("WEIGHT = 1.0\n")
+    for name in ("relative", "relative.deep.er.inner"):
+        assert sorted(imports.read(name).files) == ["relative/__init__.py", "relative/deep/er/inner.py"]
 
 
 def test_a_file_is_sent_to_where_it_is_not(mine, tmp_path):
