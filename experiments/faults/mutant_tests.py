@@ -6,6 +6,7 @@ A program that JAX compiled is not traced again, so lines are also attributed to
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import os
@@ -116,6 +117,8 @@ class Coverage:
     def choose(self, path: str, lines: range, budget: float) -> list[str]:
         """At most `budget` seconds of tests: those that run the lines, then the others of their files."""
         wanted = {(path, line) for line in lines}
+        if is_run_at_import(self.root / path, lines):  # recorded for the first test that imports it: take all users
+            wanted = {each for seen in self.lines.values() for each in seen if each[0] == path}
         running = {test for test in self.seconds if self.lines[test] & wanted}
         if not running:  # it runs at import, or in a process that was killed: all tests of files that import it
             files = {test.partition("::")[0] for test, seen in self.lines.items() if any(f == path for f, _ in seen)}
@@ -135,6 +138,16 @@ class Coverage:
         by_time = sorted(tests, key=self.seconds.__getitem__)
         first = {test.partition("[")[0]: test for test in reversed(by_time)}.values()
         return sorted(by_time, key=lambda test: test not in first)
+
+
+def is_run_at_import(source: Path, lines: range) -> bool:
+    """Whether lines are outside of all functions, such as those of a table of constants."""
+    if not source.is_file():
+        return False
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+    bodies = [node.body for node in ast.walk(ast.parse(source.read_text())) if isinstance(node, functions)]
+    parts = [part for body in bodies for part in (body if isinstance(body, list) else [body])]
+    return not any(part.lineno <= lines.start <= (part.end_lineno or part.lineno) for part in parts)
 
 
 def _digest(path: Path) -> str:

@@ -228,6 +228,8 @@ def test_paper_presets():
     assert upper < lower
     assert left == right
     assert wide.get_suptitle() == ""
+    assert many(2).plot(metrics="strong_regret", style="paper", title="mine").get_suptitle() == "mine"
+    assert many(2).plot(metrics="strong_regret", title="mine").get_suptitle() == "mine: 6 seeds, mean and 95 % interval"
     with pytest.raises(ValueError, match=r"style = 'print' is not valid; choose one of screen, paper"):
         many(2).plot(style="print")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match=r"size = 'wide' is not valid; give inches, such as \(9, 4\), or one-column"):
