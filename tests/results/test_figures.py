@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import cpdpo_jax as cp
+from cpdpo_jax.common import palette
 from cpdpo_jax.results import figures, plot_style
 from tests.results.support import made_up
 
@@ -59,6 +60,32 @@ def test_colour_is_the_learner_and_dash_the_setting():
     for a, b in itertools.combinations(styles, 2):
         assert (styles[a]["color"] == styles[b]["color"]) == (a[0] == b[0])
         assert (styles[a]["linestyle"] == styles[b]["linestyle"]) == (a[2] == b[2])
+
+
+def test_styles_repeat_with_other_fills():
+    n = len(palette.DASHES)
+    styles = [plot_style.learner_line("cpdpo", dash) for dash in range(7 * n)]
+    fills = ["full", "none", "left", "right", "bottom", "top", "full"]
+    assert [style["fillstyle"] for style in styles] == [fill for fill in fills for _ in range(n)]
+    assert [style["linestyle"] for style in styles] == [*palette.DASHES] * 7
+    assert len({(style["color"], style["marker"]) for style in styles}) == 1
+    assert plot_style.learner_line("cpdpo") == styles[palette.learner_style("cpdpo")[2]]
+
+
+def test_all_sizes_follow_the_text():
+    assert plot_style.text_settings(5.0) == {"font.size": 5.0, "axes.linewidth": 0.4, "grid.linewidth": 0.25}
+    with mpl.rc_context(plot_style.text_settings(5.0)):
+        style = plot_style.learner_line("cpdpo")
+    assert (style["markersize"], style["linewidth"]) == (2.0, 0.75)
+    assert [plot_style.text_size(width) for width in (9.0, 4.5, 3.6, 1.0)] == [10, 10, 8, 6.5]
+
+
+def test_labels_name_what_differs():
+    data = made_up(["a"], ["tuned, x=1", "tuned, x=2"], instances=3).data
+    assert plot_style.label(data, (0, 2, 1)) == "a, cmdp2 (2), x=2"
+    assert plot_style.label(data.isel(hparams=[1]), (0, 2, 0)) == "a, cmdp2 (2)"
+    assert plot_style.label(data.isel(instance=[2]), (0, 0, 1)) == "a, x=2"
+    assert plot_style.label(data.isel(instance=[2], hparams=[1]), (0, 0, 0)) == "a"
 
 
 def test_a_learner_looks_the_same_whatever_is_shown_beside_it():
