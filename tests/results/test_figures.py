@@ -281,6 +281,24 @@ def test_the_tradeoff_shows_the_means_at_the_end():
         result.plot_tradeoff(metrics=("strong_regret",))  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.parametrize(
+    ("means", "scale"),
+    [([5, 50, 500], "log"), ([5, 6, 7], "linear"), ([0, 50, 500], "symlog"), ([-50, 50, 500], "linear"),
+     ([0, 0, 0], "linear")],
+)  # fmt: skip
+def test_each_axis_of_the_tradeoff_has_the_scale_of_its_means(means, scale):
+    """Logarithmic for a decade of positive means; the means of the other axis do not matter."""
+    result = many(3)
+    for i, mean in enumerate(means):
+        result.data.strong_regret[i, ..., -1] = mean
+        result.data.strong_violation[i, ..., -1, 0] = 3 + i
+    names = ("strong_regret", "strong_violation")
+    (axis,) = result.plot_tradeoff(metrics=names).axes
+    assert (axis.get_xscale(), axis.get_yscale()) == (scale, "linear")
+    (axis,) = result.plot_tradeoff(metrics=names[::-1]).axes
+    assert (axis.get_xscale(), axis.get_yscale()) == ("linear", scale)
+
+
 def test_growth_is_public_and_wants_runs_of_different_length():
     runs = [many(2, episodes=10**k) for k in (3, 4)]
     figure = cp.plot_growth(runs, metrics="strong_regret", style="paper")
