@@ -292,10 +292,9 @@ def test_each_axis_of_the_tradeoff_has_the_scale_of_its_means(means, scale):
     for i, mean in enumerate(means):
         result.data.strong_regret[i, ..., -1] = mean
         result.data.strong_violation[i, ..., -1, 0] = 3 + i
-    names = ("strong_regret", "strong_violation")
-    (axis,) = result.plot_tradeoff(metrics=names).axes
+    (axis,) = result.plot_tradeoff(metrics=("strong_regret", "strong_violation")).axes
     assert (axis.get_xscale(), axis.get_yscale()) == (scale, "linear")
-    (axis,) = result.plot_tradeoff(metrics=names[::-1]).axes
+    (axis,) = result.plot_tradeoff().axes
     assert (axis.get_xscale(), axis.get_yscale()) == ("linear", scale)
 
 
