@@ -38,7 +38,8 @@ def test_whole_numbers():
 
 VALID: dict[str, list[tuple[Any, Any]]] = {
     "key": [
-        (0, 0), (2**64 - 1, 2**64 - 1), (np.array([1, 2], np.uint32), 2**32 + 2), (np.array(5), 5), (jax.numpy.int32(4), 4),
+        (0, 0), (2**64 - 1, 2**64 - 1), (np.array([1, 2], np.uint32), 2**32 + 2), (np.array(5), 5),
+        (jax.numpy.int32(4), 4),
     ],
     "delta": [(LEAST_DELTA, LEAST_DELTA), (0.999, 0.999), ([0.1, 0.2], [0.1, 0.2])],
     "safety": [(1, 1.0), (1e-9, 1e-9), ([0.5, 1], [0.5, 1.0])],
