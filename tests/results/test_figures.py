@@ -14,7 +14,7 @@ import pytest
 
 import cpdpo_jax as cp
 from cpdpo_jax.common import palette
-from cpdpo_jax.results import figures, plot_style
+from cpdpo_jax.results import figures, panels, plot_style
 from tests.results.support import made_up
 
 
@@ -135,6 +135,27 @@ def test_a_single_panel_has_its_labels_at_the_lines_where_there_is_room():
     assert {text.get_text() for text in axis.texts} >= {"learner0", "learner1", "learner2"}
     assert far.plot(metrics="strong_regret").legends == []
     assert len(near.plot(metrics="strong_regret").legends) == 1
+
+
+def test_neither_a_single_line_nor_a_line_outside_of_the_panel_has_a_label_at_its_end():
+    (axis,) = many(1).plot(metrics="strong_regret").axes
+    assert [text.get_text() for text in axis.texts] == []
+    result = many(3)
+    result.data.strong_regret[2] = 1e-12
+    figure = result.plot(metrics="strong_regret")
+    assert not {text.get_text() for text in figure.axes[0].texts} & {"learner0", "learner1", "learner2"}
+    assert len(figure.legends) == 1
+
+
+@pytest.mark.parametrize(
+    ("n", "grid"), [(1, (1, 1)), (2, (1, 2)), (3, (1, 3)), (4, (2, 2)), (5, (2, 3)), (6, (2, 3)), (7, (3, 3))]
+)
+def test_panels_are_at_most_three_in_a_row(n, grid):
+    layout = panels.Layout(n, None, None, "screen")
+    assert (layout.rows, layout.columns) == grid
+    assert layout.size == (4.5 * grid[1], 3.3 * grid[0])
+    narrow = panels.Layout(n, None, None, "paper")
+    assert (narrow.rows, narrow.columns, narrow.size) == (n, 1, (3.25, pytest.approx(2.2 * n + 0.3)))
 
 
 def test_plot_takes_metrics_learners_axes_and_size():

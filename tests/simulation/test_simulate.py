@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
-import platform
 import signal
 import subprocess
 import sys
 import threading
 import time
-from importlib import metadata
 
 import jax
 import jax.numpy as jnp
@@ -95,28 +92,6 @@ def test_metrics_of_fixed_policies(cmdp):
         strong = np.column_stack([data.strong_regret, data.strong_violation])
         np.testing.assert_allclose(weak, np.tile(t * gaps, (2, 1)), rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(strong, np.tile(t * np.maximum(gaps, 0), (2, 1)), rtol=1e-5, atol=1e-5)
-
-
-def test_the_attributes_of_a_result(cmdp):
-    """How it was computed, and the instances' sizes, solutions and units."""
-    data = run(["dope", "optcmdp"], cmdp, episodes=2, seeds=2, key=3, safety=0.25, rho=[0.1, 0.2]).data
-    versions = json.loads(data.attrs["versions"])
-    assert versions == {name: metadata.version(name) for name in ("cpdpo_jax", "jax", "numpy")} | {
-        "python": platform.python_version()
-    }
-    stored = ("key", "dtype", "noise", "layers", "states", "actions", "interrupted", "episodes", "delta", "safety")
-    assert [data.attrs[name] for name in stored] == ["3", "float32", "bernoulli", 3, 3, 2, 0, 2, 0.05, 0.25]
-    assert "rho" not in data.attrs
-    assert data.rho.values.tolist() == [0.1, 0.2]
-    solution = cp.solve(cmdp)
-    for name, value in (("optimum", solution.value), ("slater_margin", solution.slater_margin)):
-        np.testing.assert_allclose(data[name], [value])
-    np.testing.assert_allclose(data.optimal_multipliers.values[:, 0], solution.multipliers)
-    np.testing.assert_allclose(data.threshold.values[:, 0], cmdp.threshold)
-    assert data.safe_cost.dims == ("learner", "constraint", "instance")
-    assert np.isfinite(data.safe_cost.sel(learner="dope")).all()  # only dope is given a safe policy
-    assert np.isnan(data.safe_cost.sel(learner="optcmdp")).all()
-    assert data.extra_knowledge.values.tolist() == [cp.learners.get("dope").extra_knowledge, ""]
 
 
 def test_strong_is_at_least_weak(cmdp):
