@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from cpdpo_jax.cli import arguments, commands, entry, flags
+from cpdpo_jax.simulation.blocks import SNAPSHOT_SECONDS
 from cpdpo_jax.sweeps import run
+from cpdpo_jax.sweeps.engine_spec import EngineSpec
+from cpdpo_jax.sweeps.store import Store
 
 
 def test_hyperparameters_without_a_preset_are_those_of_tuned():
@@ -59,3 +62,27 @@ def test_every_flag_of_a_run_reaches_it(tmp_path, monkeypatch):
         commands.run(args)
     assert (seen["every"], seen["any_version"], seen["lock"], str(seen["shard"])) == (0.25, True, False, "1/3")
     assert (seen["engine_spec"].on, seen["engine_spec"].shared, seen["out"]) == ("local:3", False, tmp_path / "a")
+
+
+@pytest.mark.parametrize("command", ["run", "resume"])
+def test_what_is_done_without_flags(tmp_path, monkeypatch, command):
+    """Locked, with this version only, in threads, with a snapshot as often as from Python."""
+    seen = {}
+
+    def execute(config, out, **options):
+        seen.update(options, out=out)
+        raise Reached
+
+    monkeypatch.setattr(run, "execute", execute)
+    monkeypatch.chdir(tmp_path)
+    config = run.build_config({"learners": ["uniform"], "environments": ["factored"], "episodes": 10, "seeds": 2})
+    (tmp_path / "runs" / "uniform").mkdir(parents=True)
+    Store(tmp_path / "runs" / "uniform").begin(config, {})
+    flags = {
+        "run": ["--learner", "uniform", "--env", "factored", "--episodes", "10", "--seeds", "2"],
+        "resume": ["runs/uniform"],
+    }
+    with pytest.raises(Reached):
+        entry.main([command, *flags[command], "--debug"])
+    assert (seen["every"], seen["any_version"], seen["lock"], seen["shard"]) == (SNAPSHOT_SECONDS, False, True, None)
+    assert (seen["engine_spec"], str(seen["out"])) == (EngineSpec(), "runs/uniform")
