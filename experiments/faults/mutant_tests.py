@@ -39,6 +39,7 @@ class Lines:
         self.of: dict[str, set[tuple[str, int]]] = defaultdict(set)
         self.seconds: dict[str, float] = defaultdict(float)
         self.failed: set[str] = set()
+        self.until = sum(os.times()[:4])
 
     def start(self) -> None:
         """Trace this thread and those that start later."""
@@ -58,8 +59,10 @@ class Lines:
         return line(frame, event, argument)
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Pytest's hook for the outcome of a test."""
-        self.seconds[report.nodeid] += report.duration
+        """Pytest's hook for the outcome of a phase of a test: CPU seconds, which other load does not affect."""
+        now = sum(os.times()[:4])  # with processes that have ended
+        self.seconds[report.nodeid] += now - self.until
+        self.until = now
         if report.outcome != "passed":
             self.failed.add(report.nodeid)
 
@@ -72,7 +75,7 @@ class Lines:
 
 
 class Coverage:
-    """The recorded tests: their seconds and their lines."""
+    """The recorded tests: their CPU seconds and their lines."""
 
     def __init__(self, root: Path, folder: Path) -> None:
         self.root, self.folder = root, folder
