@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -16,7 +17,8 @@ import pytest
 
 import cpdpo_jax as cp
 from cpdpo_jax import cli
-from cpdpo_jax.cli import arguments, entry
+from cpdpo_jax.cli import arguments, commands, entry
+from cpdpo_jax.common.errors import WorkerError
 from cpdpo_jax.common.interrupts import exit_immediately
 from cpdpo_jax.sweeps import config, config_text
 
@@ -222,6 +224,32 @@ def test_ctrl_c_while_it_is_imported_is_silent(monkeypatch, capsys):
     monkeypatch.delattr("cpdpo_jax.cli.entry")
     assert cli.main(["list"]) == 130
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_reader_that_has_enough_ends_a_command_in_silence(tmp_path, monkeypatch, capsys):
+    """Python would flush stdout again as it ends: it is then the null device."""
+
+    def closed(_):
+        raise BrokenPipeError
+
+    monkeypatch.setattr(commands, "run", closed)
+    with open(tmp_path / "stdout", "w") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        assert entry.main(["list"]) == 0
+        stream.write("lost")
+    monkeypatch.undo()
+    assert (tmp_path / "stdout").read_text() == ""
+    assert capsys.readouterr().err == ""
+
+
+def test_errors_in_a_sentence():
+    """The message of what a user can cause; of an internal error also the type."""
+    for error in (ValueError("wrong"), ZeroDivisionError("wrong"), OSError("wrong"), WorkerError("wrong")):
+        assert entry._sentence(error) == "wrong"
+    assert entry._sentence(FileNotFoundError(2, "No such file", "a.toml")) == "a.toml: No such file."
+    assert entry._sentence(KeyError("x")) == "KeyError: 'x' (an internal error; --debug shows the stack trace)"
+    assert entry._sentence(OSError(errno.ENOSPC, "full")).startswith("the disk is full; free some space")
+    assert entry._sentence(OSError(errno.ENOSPC, "full", "runs/a")).endswith("then run: cpdpo resume runs/a")
 
 
 @pytest.mark.parametrize("as_program", [False, True])

@@ -30,11 +30,11 @@ def _table(regret: dict[str, float], cap: float) -> Table:
     lead = ("learner", "instance", "hparams", "seed")
     data = xr.Dataset(
         {
-            "strong_regret": ((*lead, "episode"), np.reshape(list(regret.values()), (-1, 1, 1, 1, 1))),
+            "strong_regret": ((*lead, "episode"), np.reshape([[1, r] for r in regret.values()], (-1, 1, 1, 1, 2))),
             "hyper_dual_cap": (lead[:3], np.full((len(regret), 1, 1), cap)),
             "believed_slater_margin": (lead, np.full((len(regret), 1, 1, 1), 0.25)),
         },
-        coords={"learner": list(regret), "episode": [9], "constraint": [0, 1]},
+        coords={"learner": list(regret), "episode": [3, 9], "constraint": [0, 1]},
         attrs={"layers": 3},
     )
     return Table("random:layers=3", 9, cp.Result(data))
@@ -45,6 +45,8 @@ def test_the_reason_for_the_regret_of_cpdpo_is_computed():
     text = demo.slow_reward([_table({"a": 2, "cpdpo": 90, "b": 4}, 5), _table({"a": 50, "cpdpo": 80}, 7)])
     assert "On random the strong regret of cpdpo is 30 times the median" in text
     assert "(L+1)m/rho = (3+1) x 2 / 0.25 = 32 in the paper, 10 with the hparams used here" in text
+    only = _table({"cpdpo": 90}, 5)
+    assert demo.slow_reward([only, only]) == ""  # nothing to compare it with
     twice = [_table({"a": 2, "cpdpo": 90, "b": 4}, 5) for _ in range(2)]
     assert demo.slow_reward(twice) == demo.slow_reward(twice[:1]) == text
     assert demo.slow_reward([_table({"a": 50, "cpdpo": 80}, 7)]) == ""  # nothing to explain
