@@ -36,7 +36,8 @@ def _demo(args: arguments.Demo) -> int:
     code = _execute(config, args.out, arguments.Resume(args.out))
     if code:
         return code
-    print("\n" + demo.story(rows(in_units(load_runs([Store(args.out)])))))
+    tables = in_units(load_runs([Store(args.out)]))
+    print("\n" + "\n".join(filter(None, [demo.story(rows(tables)), demo.slow_reward(tables)])))
     return _report(arguments.Report(directories=(args.out,)))
 
 

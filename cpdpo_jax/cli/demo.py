@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from cpdpo_jax.common.text import format_number
+
+if TYPE_CHECKING:
+    from cpdpo_jax.sweeps.load import Table
+
+SLOW = 3.0  # explain CPD-PO's regret if it exceeds the others' by this factor
 
 TABLE = {
     "learners": ["cpd_oppo", "cpdpo", "optprimaldual", "optdual"],
@@ -44,6 +52,33 @@ def story(rows: list[dict[str, Any]]) -> str:
             f"because good episodes offset bad ones{first}."
         )
     return "\n".join(sentences)
+
+
+def slow_reward(tables: Sequence[Table]) -> str:
+    """Explains the regret of CPD-PO on the environment with the largest ratio to the others; "" below `SLOW`.
+
+    tables: from `sweeps.load.load_runs`. All numbers are from the result: regret, sizes, rho and hyperparameters.
+    """
+    ratios = []
+    for table in tables:
+        data, name = table.result.data, table.environment.partition(":")[0]
+        if "cpdpo" not in data.learner or data.sizes["learner"] < 2:
+            continue
+        regret = table.result.metric("strong_regret").isel(episode=-1).mean(("instance", "hparams", "seed"))
+        others = regret.drop_sel(learner="cpdpo")
+        ratio = float(regret.sel(learner="cpdpo") / others.median())
+        ratios.append((ratio, name, data.sel(learner="cpdpo").isel(instance=0, hparams=0)))
+    ratio, name, data = max(ratios, key=lambda entry: entry[0], default=(0.0, "", None))
+    if data is None or not SLOW < ratio < np.inf:
+        return ""
+    layers, m, rho = int(data.attrs["layers"]), data.sizes["constraint"], float(data.believed_slater_margin.mean())
+    constant, added = (layers + 1) * m / rho, m * float(data.hyper_dual_cap.mean())
+    return (
+        f"On {name} the strong regret of cpdpo is {ratio:.0f} times the median of the other learners', because line 8 "
+        f"of its algorithm adds a constant to every loss: (L+1)m/rho = ({layers}+1) x {m} / {format_number(rho, 2)} = "
+        f"{format_number(constant, 3)} in the paper, {format_number(added, 3)} with the hparams used here. It hides "
+        f"the reward of at most 1: importance weights multiply the whole loss, so the policy learns slowly from it."
+    )
 
 
 def _total(row: dict[str, Any]) -> float:

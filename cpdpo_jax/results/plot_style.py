@@ -171,7 +171,7 @@ def shortened(names: list[str]) -> str:
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
-def legend(figure: Figure, axis: Axes, side: bool = False) -> None:
+def legend(figure: Figure, axis: Axes, side: bool) -> None:
     """Add one legend for all panels: below them in as many columns as fit, or at their side."""
     handles, labels = axis.get_legend_handles_labels()
     if len(labels) < 2:

@@ -6,6 +6,7 @@ A program that JAX compiled is not traced again, so lines are also attributed to
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import os
@@ -38,6 +39,7 @@ class Lines:
         self.of: dict[str, set[tuple[str, int]]] = defaultdict(set)
         self.seconds: dict[str, float] = defaultdict(float)
         self.failed: set[str] = set()
+        self.until = sum(os.times()[:4])
 
     def start(self) -> None:
         """Trace this thread and those that start later."""
@@ -57,8 +59,10 @@ class Lines:
         return line(frame, event, argument)
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Pytest's hook for the outcome of a test."""
-        self.seconds[report.nodeid] += report.duration
+        """Pytest's hook for the outcome of a phase of a test: CPU seconds, which other load does not affect."""
+        now = sum(os.times()[:4])  # with processes that have ended
+        self.seconds[report.nodeid] += now - self.until
+        self.until = now
         if report.outcome != "passed":
             self.failed.add(report.nodeid)
 
@@ -71,7 +75,7 @@ class Lines:
 
 
 class Coverage:
-    """The recorded tests: their seconds and their lines."""
+    """The recorded tests: their CPU seconds and their lines."""
 
     def __init__(self, root: Path, folder: Path) -> None:
         self.root, self.folder = root, folder
@@ -95,10 +99,12 @@ class Coverage:
             print(f"not used, as it fails or is skipped without any mutant: {test}", flush=True)
 
     def _run(self, file: str) -> dict[str, Any]:
+        started = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="lines-", dir=self.folder) as place:
-            if (code := forked(self.root, [file], 1800, Path(place))) not in (0, 1):
+            if (code := forked(self.root, [file], 1800, Path(place))) not in (0, 1, 5):  # passed, failed, no tests
                 raise SystemExit(f"{file} ended with code {code}: {(self.root / 'pytest.log').read_text()[-2000:]}")
             parts = [json.loads(path.read_text()) for path in Path(place).glob("*.json")]
+        print(f"recorded {file} in {time.monotonic() - started:.0f} s", flush=True)
         lines: dict[str, set[tuple[str, int]]] = defaultdict(set)
         for part in parts:
             for test, seen in part["lines"].items():
@@ -114,6 +120,8 @@ class Coverage:
     def choose(self, path: str, lines: range, budget: float) -> list[str]:
         """At most `budget` seconds of tests: those that run the lines, then the others of their files."""
         wanted = {(path, line) for line in lines}
+        if is_run_at_import(self.root / path, lines):  # recorded for the first test that imports it: take all users
+            wanted = {each for seen in self.lines.values() for each in seen if each[0] == path}
         running = {test for test in self.seconds if self.lines[test] & wanted}
         if not running:  # it runs at import, or in a process that was killed: all tests of files that import it
             files = {test.partition("::")[0] for test, seen in self.lines.items() if any(f == path for f, _ in seen)}
@@ -133,6 +141,16 @@ class Coverage:
         by_time = sorted(tests, key=self.seconds.__getitem__)
         first = {test.partition("[")[0]: test for test in reversed(by_time)}.values()
         return sorted(by_time, key=lambda test: test not in first)
+
+
+def is_run_at_import(source: Path, lines: range) -> bool:
+    """Whether lines are outside of all functions, such as those of a table of constants."""
+    if not source.is_file():
+        return False
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+    bodies = [node.body for node in ast.walk(ast.parse(source.read_text())) if isinstance(node, functions)]
+    parts = [part for body in bodies for part in (body if isinstance(body, list) else [body])]
+    return not any(part.lineno <= lines.start <= (part.end_lineno or part.lineno) for part in parts)
 
 
 def _digest(path: Path) -> str:
@@ -194,7 +212,7 @@ def _pytest(root: Path, arguments: list[str], lines_to: Path | None) -> int:
         }  # fmt: skip
         plugins = [Lines(os.environ["MUTANT_PACKAGE"])]
         plugins[0].start()
-    code = pytest.main(["-q", "-p", "no:cacheprovider", "--no-header", *arguments], plugins)
+    code = pytest.main(["-q", "-p", "no:cacheprovider", "--no-header", "-m", "not exhaustive", *arguments], plugins)
     for recorded in plugins:
         recorded.write(str(lines_to))
     return int(code)

@@ -52,7 +52,8 @@ def copy_tree(place: Path) -> Path:
     """A copy of the tree, compiled."""
     root = place / "tree"
     shutil.rmtree(root, ignore_errors=True)
-    shutil.copytree(TREE, root, ignore=shutil.ignore_patterns(".git", "__pycache__", "site", "runs", ".*_cache"))
+    ignored = (".git", ".venv", "__pycache__", "build", "runs", ".*_cache")
+    shutil.copytree(TREE, root, ignore=shutil.ignore_patterns(*ignored))
     compileall.compile_dir(root / "cpdpo_jax", quiet=1)
     return root
 
@@ -87,7 +88,8 @@ def outcome(root: Path, tests: Coverage, path: str, mutant: Mutant, budget: floa
     file.write_text(mutant.source)
     os.utime(file, (times.st_atime, times.st_mtime + 100))  # not the compiled original
     try:
-        code = forked(root, ["-x", *chosen], 60 + 4 * sum(tests.seconds[test] for test in chosen))
+        busy = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))  # a process has a share of the machine
+        code = forked(root, ["-x", *chosen], busy * (60 + 4 * sum(tests.seconds[test] for test in chosen)))
     finally:
         file.write_bytes(original)
         os.utime(file, (times.st_atime, times.st_mtime))
@@ -102,7 +104,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
     parser.add_argument("--tests", nargs="+", help="files or folders of tests; those of the room by default")
     parser.add_argument("--place", type=Path, default=Path(tempfile.gettempdir(), f"cpdpo-mutants-{os.getuid()}"))
-    parser.add_argument("--budget", type=float, default=40, help="seconds of tests for one mutant, the shortest first")
+    parser.add_argument("--budget", type=float, default=40, help="CPU seconds of tests for one mutant")
     args = parser.parse_args(arguments)
     args.place.mkdir(mode=0o700, exist_ok=True)
     os.environ |= {
@@ -121,7 +123,7 @@ def main(arguments: list[str] | None = None) -> int:
         started, ends = time.monotonic(), []
         for path, mutant in mutated:
             ends.append(outcome(root, tests, path, mutant, args.budget))
-            if ends[-1].ended not in ("killed", "time"):
+            if ends[-1].ended != "killed":
                 print(f"{path}:{mutant.line}: {ends[-1].ended}: {mutant.change}", flush=True)
         counts = {end: sum(x.ended == end for x in ends) for end in ("killed", "time", "survived", "no test")}
         noticed = (counts["killed"] + counts["time"]) / max(len(ends), 1)

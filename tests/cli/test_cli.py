@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import typing
@@ -15,7 +17,9 @@ import pytest
 
 import cpdpo_jax as cp
 from cpdpo_jax import cli
-from cpdpo_jax.cli import arguments, entry
+from cpdpo_jax.cli import arguments, commands, entry
+from cpdpo_jax.common.errors import WorkerError
+from cpdpo_jax.common.interrupts import exit_immediately
 from cpdpo_jax.sweeps import config, config_text
 
 GOOD = {"--learner": "uniform", "--env": "factored", "--episodes": "50", "--seeds": "2", "--out": "out"}
@@ -29,7 +33,7 @@ def run_with(**changed):
 
 
 MISTAKES = {
-    "no such command": (["rnu"], "there is no command 'rnu'; did you mean run?"),
+    "no such command": (["rnu", "good.toml"], "there is no command 'rnu'; did you mean run?"),
     "no such flag": (["run", "--lerner", "cpdpo"], "--lerner is not known; did you mean --learner?; see cpdpo run"),
     "a flag like none": (["run", "--zzz"], "--zzz is not known; see cpdpo run --help"),
     "a flag without its value": (["run", "--monitor"], "--monitor needs a value; see cpdpo run --help"),
@@ -78,6 +82,7 @@ MISTAKES = {
         [*run_with(), "--learner", "cpdpo"],
         "give all its values at once: --learner A B",
     ),
+    "a metric twice": (["report", "full", "--metric", "a", "--metric", "b"], "at once: --metric A B"),
     "a flag twice, spelt differently": ([*run_with(), "--checkpoint-every=3", "--checkpoint_every", "4"], "twice"),
     "a hyperparameter twice": (run_with(learner="cpdpo", hparams="dilation=1 dilation=2"), "'dilation' twice"),
     "a parameter twice": (run_with(env="random:layers=3,layers=4"), "'layers' twice"),
@@ -140,6 +145,16 @@ def test_list_and_solve_for_people_and_programs(capsys):
     assert "layers" in capsys.readouterr().out
     assert cli.main(["list", "cpdpo"]) == 0
     assert "Algorithm 2" in capsys.readouterr().out
+    for name in cp.learners.names():
+        (line,) = re.findall(rf"^  {name} .*(?:\n   .*)*", listed, re.MULTILINE)
+        extra = cp.learners.get(name).extra_knowledge
+        assert (f"(requires {extra})" in " ".join(line.split())) == bool(extra), name
+        assert named["extra_knowledge"].get(name) == extra
+    assert cli.main(["list", "dope", "--json"]) == 0
+    described = json.loads(capsys.readouterr().out)
+    assert (described["name"], described["extra_knowledge"]) == ("dope", cp.learners.get("dope").extra_knowledge)
+    assert described["about"].startswith("DOPE")
+    assert "safe_episodes" in {row["name"] for row in described["hyperparameters"]}
     assert cli.main(["solve", "factored", "--json"]) == 0
     solved = json.loads(capsys.readouterr().out)
     assert solved["value"] == pytest.approx(float(cp.solve(cp.envs.make("factored")).value))
@@ -187,7 +202,9 @@ def test_a_config_is_the_same_after_writing_and_reading(tmp_path):
 def test_dry_run_writes_nothing(place, capsys):
     before = sorted(place.rglob("*"))
     assert cli.main([*run_with(seeds="40"), "--dry-run", "--json"]) == 0
-    estimate = json.loads(capsys.readouterr().out)
+    out, err = capsys.readouterr()
+    assert err.splitlines()[-1].startswith("compiling and timing 1 program, some seconds each")
+    estimate = json.loads(out)
     assert (estimate["blocks"], estimate["to_run"], estimate["compilations"]) == (2, 2, 1)
     assert np.isfinite(estimate["run_seconds"])
     assert estimate["megabytes"] > 0
@@ -207,6 +224,54 @@ def test_ctrl_c_while_it_is_imported_is_silent(monkeypatch, capsys):
     monkeypatch.delattr("cpdpo_jax.cli.entry")
     assert cli.main(["list"]) == 130
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_reader_that_has_enough_ends_a_command_in_silence(tmp_path, monkeypatch, capsys):
+    """Python would flush stdout again as it ends: it is then the null device."""
+
+    def closed(_):
+        raise BrokenPipeError
+
+    monkeypatch.setattr(commands, "run", closed)
+    with open(tmp_path / "stdout", "w") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        assert entry.main(["list"]) == 0
+        stream.write("lost")
+    monkeypatch.undo()
+    assert (tmp_path / "stdout").read_text() == ""
+    assert capsys.readouterr().err == ""
+
+
+def test_errors_in_a_sentence():
+    """The message of what a user can cause; of an internal error also the type."""
+    for error in (ValueError("wrong"), ZeroDivisionError("wrong"), OSError("wrong"), WorkerError("wrong")):
+        assert entry._sentence(error) == "wrong"
+    assert entry._sentence(FileNotFoundError(2, "No such file", "a.toml")) == "a.toml: No such file."
+    assert entry._sentence(KeyError("x")) == "KeyError: 'x' (an internal error; --debug shows the stack trace)"
+    assert entry._sentence(OSError(errno.ENOSPC, "full")).startswith("the disk is full; free some space")
+    assert entry._sentence(OSError(errno.ENOSPC, "full", "runs/a")).endswith("then run: cpdpo resume runs/a")
+
+
+@pytest.mark.parametrize("as_program", [False, True])
+def test_handlers_of_signals(monkeypatch, as_program):
+    """A program ends at once, but an ignored signal stays ignored; a call from Python changes no handler."""
+    seen = []
+
+    def handlers(*_):
+        return [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+
+    monkeypatch.setattr(entry, "main", lambda _: seen.append(handlers()) or 7)
+    before = handlers()
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        assert cli.main(None if as_program else ["list"]) == 7
+        after = handlers()
+    finally:
+        for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
+            signal.signal(number, handler)
+    assert seen == [[signal.SIG_IGN, exit_immediately if as_program else signal.SIG_DFL]]
+    assert after == [signal.SIG_IGN, signal.SIG_IGN if as_program else signal.SIG_DFL]
 
 
 def test_a_terminal_of_few_letters_shows_the_table(monkeypatch):

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+import xarray as xr
+
+import cpdpo_jax as cp
 from cpdpo_jax import cli
 from cpdpo_jax.cli import demo
+from cpdpo_jax.sweeps.load import Table
 
 
 def row(learner: str, regret: float, violation: float, weak: float) -> dict:
@@ -19,6 +24,33 @@ def test_the_story_names_who_hides_most_and_who_is_first():
     two = demo.story([row("a", 1, 11_152, 1), row("a", 1, 1, 1) | {"environment": "random:layers=4"}])
     assert "add up to 11,152" in two  # as the table writes it
     assert [line.split()[1] for line in two.splitlines()] == ["hard", "random"]
+
+
+def _table(regret: dict[str, float], cap: float) -> Table:
+    lead = ("learner", "instance", "hparams", "seed")
+    data = xr.Dataset(
+        {
+            "strong_regret": ((*lead, "episode"), np.reshape([[1, r] for r in regret.values()], (-1, 1, 1, 1, 2))),
+            "hyper_dual_cap": (lead[:3], np.full((len(regret), 1, 1), cap)),
+            "believed_slater_margin": (lead, np.full((len(regret), 1, 1, 1), 0.25)),
+        },
+        coords={"learner": list(regret), "episode": [3, 9], "constraint": [0, 1]},
+        attrs={"layers": 3},
+    )
+    return Table("random:layers=3", 9, cp.Result(data))
+
+
+def test_the_reason_for_the_regret_of_cpdpo_is_computed():
+    """(3+1) * 2 / 0.25 = 32; a cap of 5 adds 2 * 5 = 10; 90 is 30 times the median 3 of 2 and 4."""
+    text = demo.slow_reward([_table({"a": 2, "cpdpo": 90, "b": 4}, 5), _table({"a": 50, "cpdpo": 80}, 7)])
+    assert "On random the strong regret of cpdpo is 30 times the median" in text
+    assert "(L+1)m/rho = (3+1) x 2 / 0.25 = 32 in the paper, 10 with the hparams used here" in text
+    only = _table({"cpdpo": 90}, 5)
+    assert demo.slow_reward([only, only]) == ""  # nothing to compare it with
+    twice = [_table({"a": 2, "cpdpo": 90, "b": 4}, 5) for _ in range(2)]
+    assert demo.slow_reward(twice) == demo.slow_reward(twice[:1]) == text
+    assert demo.slow_reward([_table({"a": 50, "cpdpo": 80}, 7)]) == ""  # nothing to explain
+    assert demo.slow_reward([_table({"a": 50, "b": 80}, 7)]) == ""
 
 
 def test_the_demo_runs_and_speaks(tmp_path, capsys):

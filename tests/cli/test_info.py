@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from importlib import metadata
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -49,6 +50,21 @@ def test_the_speed_does_not_depend_on_how_long_is_measured():
     assert 0.2 < short / long < 5
 
 
+def test_what_is_measured(monkeypatch):
+    """The problem that the text names, for about as long as is asked; compiled beforehand."""
+    ran = []
+
+    def simulate(learner, cmdp, *, episodes, seeds, **options):
+        ran.append((learner, cmdp.reward.shape, len(cmdp.cost), episodes, seeds))
+        return SimpleNamespace(data=SimpleNamespace(attrs={"seconds": episodes / 4000}))
+
+    monkeypatch.setattr(info, "simulate", simulate)
+    assert measured(2.0) == pytest.approx(64 * 4000 / 1e6)
+    assert ran == [("cpdpo", (5, 5, 3), 2, episodes, 64) for episodes in (1, 2000, 8000)]
+    assert measured(0.1) == pytest.approx(64 * 4000 / 1e6)
+    assert ran[-1][3] == 2000
+
+
 def test_caches_are_counted_where_they_are(tmp_path, monkeypatch):
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "a.nbi").write_bytes(bytes(300_000))
@@ -59,6 +75,12 @@ def test_caches_are_counted_where_they_are(tmp_path, monkeypatch):
     assert found == {"directory": str(tmp_path), "files": 2, "megabytes": 1.0}
     monkeypatch.delenv("NUMBA_CACHE_DIR")
     assert info.numba_cache() == info.KERNELS
+    monkeypatch.setattr(info.os, "access", lambda *_: False)  # an installation that is not writable
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert info.numba_cache() == tmp_path / "cache" / "numba"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert info.numba_cache() == tmp_path / ".cache" / "numba"
     monkeypatch.setattr(info.os, "access", lambda *_: False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert info.numba_cache() == tmp_path / "numba"

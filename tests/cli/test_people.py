@@ -64,6 +64,12 @@ def test_seeds_that_are_none(text):
         flags.parse_seeds(text)
 
 
+@pytest.mark.parametrize("text", [f"5,{'9' * 5000}", f"5,{'9' * 11}", "0-99999999999", f"0,5-{5 + config.MAX_SIZE}"])
+def test_seeds_that_are_too_large(text):
+    with pytest.raises(ValueError, match=r"^seeds = '[-0-9]{1,30}' is too large; give at most [0-9,]+, below 2\^32\.$"):
+        flags.parse_seeds(text)
+
+
 def test_help_names_every_key_of_the_file(capsys):
     assert cli.main(["run", "--help"]) == 0
     section = capsys.readouterr().out.partition("keys of the file")[2]

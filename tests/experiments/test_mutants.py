@@ -74,3 +74,16 @@ def test_the_tests_of_a_line_come_before_the_others_of_their_files(tmp_path):
     assert tests.choose("x.py", range(4, 7), 3.5) == ["t.py::a[2]", "t.py::b"]
     assert tests.choose("x.py", range(1, 2), 100) == ["u.py::d", "t.py::c", "t.py::a[2]", "t.py::b", "t.py::a[1]"]
     assert tests.choose("z.py", range(1, 9), 100) == []
+
+
+def test_constants_of_a_module_concern_all_tests_that_use_it(tmp_path):
+    """A line that runs at import is recorded for one test alone."""
+    (tmp_path / "x.py").write_text("N = 2\n\n\ndef f(a=3):\n    return N + a\n")
+    tests = Coverage(tmp_path, tmp_path)
+    tests.seconds = {"t.py::first": 3.0, "u.py::second": 2.0, "v.py::other": 1.0}
+    tests.lines["t.py::first"] = {("x.py", 1), ("x.py", 4)}
+    tests.lines["u.py::second"] = {("x.py", 5)}
+    tests.lines["v.py::other"] = {("y.py", 1)}
+    for line, chosen in ((1, ["u.py::second", "t.py::first"]), (4, ["u.py::second", "t.py::first"]),
+                         (5, ["u.py::second"])):  # fmt: skip
+        assert tests.choose("x.py", range(line, line + 1), 100) == chosen

@@ -71,3 +71,7 @@ def test_how_a_number_with_its_interval_is_written():
     assert format_interval(1.2345, np.nan, 2) == format_interval(1.2345, 1, np.inf) == "1.23"
     assert format_mean(np.array([[1.0, 1.0], [2.0, 2.0]])) == "1.5 [1.5, 1.5]"  # instances differ, seeds do not
     assert format_mean(np.array([7.0])) == "7"  # one seed has no interval
+    values = np.random.default_rng(0).normal(5, 1, (2, 20))
+    low, high = bootstrap_mean(values.mean(axis=0))
+    assert format_mean(values, 4) == f"{values.mean():.4g} [{low:.4g}, {high:.4g}]"
+    assert low < values.mean() < high

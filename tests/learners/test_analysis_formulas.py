@@ -9,10 +9,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from cpdpo_jax import learners
 from cpdpo_jax.learners import cpd_oppo_analysis, cpd_oppo_free_analysis, cpdpo_analysis
 from cpdpo_jax.learners.base import Info, Problem, Watched
 from cpdpo_jax.learners.estimates import Estimates
@@ -230,35 +232,90 @@ def test_cpd_oppo_free(x64: None) -> None:
             np.testing.assert_allclose(sums[:, b], [x + e, z, total - earlier], rtol=1e-9)
 
 
-def problem_of_two() -> Problem:
-    """L = 2, m = 3, |X| = 3, |A| = 4; T = 25 and 100, rho = 1/2 and 2."""
-    lanes = np.ones(2)
+@pytest.mark.parametrize(
+    ("name", "events", "sums"),
+    [
+        ("cpdpo", "reward cost transition occupancy lagrangian lagrangian_cor", ["reward width", "cost width"]),
+        ("cpd_oppo", "reward cost transition improvement error exchange regret violation", ["x", "e"]),
+        (
+            "cpd_oppo_free",
+            "reward cost transition improvement error exchange width regret violation cap phase",
+            ["x + e", "Z", "x + e of the phase"],
+        ),
+    ],
+)
+def test_names_of_events_and_sums(name: str, events: str, sums: list[str]) -> None:
+    """In the order of the formulas above."""
+    analysis = learners.get(name).analysis
+    assert analysis is not None
+    assert (analysis.events, list(analysis.sums)) == (tuple(events.split()), sums)
+
+
+ROOTS = np.array([10.0, 20, 40, 20, 10])  # sqrt(|A| T) of the problems below
+
+
+def problems() -> Problem:
+    """L = 2, m = 3, |X| = 3, |A| = 4; five values of T and rho."""
+    lanes = np.ones(5)
     return Problem(
-        action_mask=np.ones((2, 3, 4, 2), bool), threshold=np.ones((3, 2)), n_states=3 * lanes, n_actions=4 * lanes,
-        episodes=np.array([25.0, 100.0]), delta=0.05 * lanes, slater_margin=np.array([0.5, 2.0]),
+        action_mask=np.ones((2, 3, 4, 5), bool), threshold=np.ones((3, 5)), n_states=3 * lanes, n_actions=4 * lanes,
+        episodes=ROOTS**2 / 4, delta=0.05 * lanes, slater_margin=np.array([0.5, 2, 1, 0.5, 0.25]),
     )  # fmt: skip
 
 
-def test_bounds_and_order_terms_by_hand() -> None:
-    """sqrt(|A| T) = 10 and 20."""
-    regret, violation = cpd_oppo_analysis.order_terms(problem_of_two(), 3, None)
-    np.testing.assert_allclose(violation, [3 * 4 * 3 * 10, 3 * 4 * 3 * 20])
-    np.testing.assert_allclose(regret, [720, 360])
-    regret, violation = cpd_oppo_free_analysis.order_terms(problem_of_two(), 3, np.array([0.5, 2.0]))
-    np.testing.assert_allclose(violation, [4 * 2 * 3 * 10, 4 * 2 * 3 * 20])
-    np.testing.assert_allclose(regret, [(4 + 4 * 0.5) * 60, (4 + 4 * 2) * 120])
-    zero, one = np.zeros(2), np.array([0.0, 1])
-    hyper = SimpleNamespace(
-        dual_cap=np.array([2.0, 1]), policy_rate=np.array([0.5, 0.25]), anytime=zero, adaptive_rate=zero
-    )
-    found = cpd_oppo_analysis.bounds(problem_of_two(), hyper, 3, 16)
-    spans = np.array([2 * (1 + 2 * 3), 2 * (1 + 1 * 3)])
-    np.testing.assert_allclose(found[0], 2 * (np.log(4) / hyper.policy_rate + hyper.policy_rate * spans**2 * 16 / 8))
+def test_order_terms_by_hand() -> None:
+    rho, norm = problems().slater_margin, np.array([0.5, 2, 0, 1, 3])
+    regret, violation = cpd_oppo_analysis.order_terms(problems(), 3, None)
+    np.testing.assert_allclose(violation, 3 * 4 * 3 * ROOTS)
+    np.testing.assert_allclose(regret, violation / rho)
+    regret, violation = cpd_oppo_free_analysis.order_terms(problems(), 3, norm)
+    np.testing.assert_allclose(violation, 4 * 2 * 3 * ROOTS)
+    np.testing.assert_allclose(regret, (4 + 4 * norm) * 6 * ROOTS)
+    regret, violation = cpdpo_analysis.order_terms(problems(), 3, None)
+    np.testing.assert_allclose(violation, 3 * (8 * 3 * ROOTS + 32))
+    np.testing.assert_allclose(regret, violation / rho)
+
+
+def test_bounds_of_the_sums_by_hand() -> None:
+    """At t = 16; the logarithm has T."""
+    found = cpdpo_analysis.concentration_bounds(problems(), None, 3, 16)
+    azuma = 2 * np.sqrt(2 * 16 * np.log(20))
+    for row, m in zip(found, (1, 3), strict=True):
+        inside = ROOTS**2 / 4 * 12 * 20 * m
+        np.testing.assert_allclose(row, 4 * np.sqrt(2 * 12 * 16 * np.log(inside)) + azuma)
+    cap, rate = np.array([2.0, 1, 3, 1, 4]), np.array([0.5, 0.25, 0.1, 1, 2])
+    zero, one = np.zeros(5), np.array([0.0, 1, 0, 1, 0])
+    hyper = SimpleNamespace(dual_cap=cap, policy_rate=rate, anytime=zero, adaptive_rate=zero)
+    found = cpd_oppo_analysis.bounds(problems(), hyper, 3, 16)
+    np.testing.assert_allclose(found[0], 2 * (np.log(4) / rate + rate * (2 * (1 + 3 * cap)) ** 2 * 16 / 8))
     assert np.isnan(found[1]).all()
     for name in ("anytime", "adaptive_rate"):
         changed = SimpleNamespace(**vars(hyper) | {name: one})
-        assert np.isnan(cpd_oppo_analysis.bounds(problem_of_two(), changed, 3, 16)[0]).tolist() == [False, True]
-    assert np.isnan(cpd_oppo_free_analysis.bounds(problem_of_two(), None, 3, 16)).all()
+        assert np.isnan(cpd_oppo_analysis.bounds(problems(), changed, 3, 16)[0]).tolist() == one.astype(bool).tolist()
+    found = cpd_oppo_free_analysis.bounds(problems(), None, 3, 16)
+    assert np.isnan(found).all()
+    assert found.shape == (3, 5)
+
+
+def test_one_layer_has_no_transitions_to_check() -> None:
+    """The slack of an event without entries has an entry per lane all the same."""
+    seen = on_device(watched(0))
+    counts = Estimates(
+        seen.after.estimates.visits[:1], jnp.zeros((0, S, A, S, B)), seen.after.estimates.payoff_sum[:, :1],
+        None,  # pyright: ignore[reportArgumentType]
+    )  # fmt: skip
+    one = seen._replace(
+        problem=seen.problem._replace(action_mask=seen.problem.action_mask[:1]),
+        after=SimpleNamespace(estimates=counts), policy=seen.policy[:1], transition=seen.transition[:0],
+        payoff=seen.payoff[:, :1], optimal_policy=seen.optimal_policy[:1], optimal_reach=seen.optimal_reach[:1],
+    )  # fmt: skip
+    own = evaluated(None, None, counts, None)
+    short = SimpleNamespace(
+        payoff_width=own.payoff_width[:, :1], transition_width=own.transition_width[:1],
+        action_values=own.action_values[:, :1], values=own.values,
+    )  # fmt: skip
+    slack, sums = jax.eval_shape(lambda: cpd_oppo_analysis.observe(lambda *_: short, one))
+    assert (slack.shape, sums.shape) == ((8, B), (2, B))
 
 
 def test_without_transitions_their_slack_is_infinite() -> None:

@@ -40,6 +40,15 @@ def test_all_pairs_by_hand():
     assert pairs.a.tolist() == ["a, s"] * 2
 
 
+def test_the_share_of_seeds_in_which_the_first_is_lower_and_a_small_deviation():
+    result = made_up(["a", "b"])
+    differences = np.array([-0.2, -0.1, 0.0, 0.05, 0.2, 0.3])
+    result.data.strong_regret[1, 0, 0, :, -1] = result.data.strong_regret[0, 0, 0, :, -1] - differences
+    (row,) = result.compare_frame(metrics="strong_regret").to_dict("records")
+    assert row["a_lower"] == pytest.approx(2 / 6)
+    assert row["effect_size"] == pytest.approx(differences.mean() / differences.std(ddof=1))
+
+
 def test_runs_of_different_length_are_compared_at_their_own_ends():
     """All metrics grow with T, so a difference between two T says nothing about the learners."""
     short, long = made_up(["a", "b"], episodes=30), made_up(["a", "b"], episodes=1000)
@@ -123,6 +132,9 @@ def test_ranks_by_hand():
     assert frame.set_index("learner").strong_regret_first.to_dict() == {"a": 1, "b": 1, "c": 1}
     assert frame.set_index("learner").strong_violation_rank.to_dict() == {"a": 1, "b": 2, "c": 3}
     assert "2.00" in comparison.rank_table(frame)
+    columns = [f"strong_{name}_{kind}" for name in ("regret", "violation") for kind in ("rank", "first")]
+    assert list(frame.columns) == ["learner", "environments", *columns]
+    assert frame.index.tolist() == [0, 1, 2]
     fewer = comparison.rank_frame([("x", first.data), ("y", made_up(["b", "c", "d"]).data)])
     assert set(fewer.learner) == {"b", "c"}
     with pytest.raises(ValueError, match="fewer than two learners were run on all environments"):

@@ -103,6 +103,16 @@ def test_attributes_that_all_have_in_common_are_kept():
     assert joined["versions"] == '["x", "y"]'
 
 
+@pytest.mark.parametrize(
+    "name", ["key", "horizon", "dtype", "noise", "layers", "states", "actions", "unit_names", "shown_units"]
+)
+def test_results_share_what_comparisons_depend_on(name):
+    first, second = made_up(["a"]), made_up(["b"])
+    first.data.attrs[name], second.data.attrs[name] = "x", "y"
+    with pytest.raises(ValueError, match=rf"results\[1\] has {name} = y, but results\[0\] has x;"):
+        cp.concat([first, second])
+
+
 def test_what_does_not_belong_together_is_refused():
     first = run()
     refused: list[tuple[dict[str, Any], str]] = [

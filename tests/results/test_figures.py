@@ -14,7 +14,7 @@ import pytest
 
 import cpdpo_jax as cp
 from cpdpo_jax.common import palette
-from cpdpo_jax.results import figures, plot_style
+from cpdpo_jax.results import figures, panels, plot_style
 from tests.results.support import made_up
 
 
@@ -60,6 +60,32 @@ def test_colour_is_the_learner_and_dash_the_setting():
     for a, b in itertools.combinations(styles, 2):
         assert (styles[a]["color"] == styles[b]["color"]) == (a[0] == b[0])
         assert (styles[a]["linestyle"] == styles[b]["linestyle"]) == (a[2] == b[2])
+
+
+def test_styles_repeat_with_other_fills():
+    n = len(palette.DASHES)
+    styles = [plot_style.learner_line("cpdpo", dash) for dash in range(7 * n)]
+    fills = ["full", "none", "left", "right", "bottom", "top", "full"]
+    assert [style["fillstyle"] for style in styles] == [fill for fill in fills for _ in range(n)]
+    assert [style["linestyle"] for style in styles] == [*palette.DASHES] * 7
+    assert len({(style["color"], style["marker"]) for style in styles}) == 1
+    assert plot_style.learner_line("cpdpo") == styles[palette.learner_style("cpdpo")[2]]
+
+
+def test_all_sizes_follow_the_text():
+    assert plot_style.text_settings(5.0) == {"font.size": 5.0, "axes.linewidth": 0.4, "grid.linewidth": 0.25}
+    with mpl.rc_context(plot_style.text_settings(5.0)):
+        style = plot_style.learner_line("cpdpo")
+    assert (style["markersize"], style["linewidth"]) == (2.0, 0.75)
+    assert [plot_style.text_size(width) for width in (9.0, 4.5, 3.6, 1.0)] == [10, 10, 8, 6.5]
+
+
+def test_labels_name_what_differs():
+    data = made_up(["a"], ["tuned, x=1", "tuned, x=2"], instances=3).data
+    assert plot_style.label(data, (0, 2, 1)) == "a, cmdp2 (2), x=2"
+    assert plot_style.label(data.isel(hparams=[1]), (0, 2, 0)) == "a, cmdp2 (2)"
+    assert plot_style.label(data.isel(instance=[2]), (0, 0, 1)) == "a, x=2"
+    assert plot_style.label(data.isel(instance=[2], hparams=[1]), (0, 0, 0)) == "a"
 
 
 def test_a_learner_looks_the_same_whatever_is_shown_beside_it():
@@ -109,6 +135,27 @@ def test_a_single_panel_has_its_labels_at_the_lines_where_there_is_room():
     assert {text.get_text() for text in axis.texts} >= {"learner0", "learner1", "learner2"}
     assert far.plot(metrics="strong_regret").legends == []
     assert len(near.plot(metrics="strong_regret").legends) == 1
+
+
+def test_neither_a_single_line_nor_a_line_outside_of_the_panel_has_a_label_at_its_end():
+    (axis,) = many(1).plot(metrics="strong_regret").axes
+    assert [text.get_text() for text in axis.texts] == []
+    result = many(3)
+    result.data.strong_regret[2] = 1e-12
+    figure = result.plot(metrics="strong_regret")
+    assert not {text.get_text() for text in figure.axes[0].texts} & {"learner0", "learner1", "learner2"}
+    assert len(figure.legends) == 1
+
+
+@pytest.mark.parametrize(
+    ("n", "grid"), [(1, (1, 1)), (2, (1, 2)), (3, (1, 3)), (4, (2, 2)), (5, (2, 3)), (6, (2, 3)), (7, (3, 3))]
+)
+def test_panels_are_at_most_three_in_a_row(n, grid):
+    layout = panels.Layout(n, None, None, "screen")
+    assert (layout.rows, layout.columns) == grid
+    assert layout.size == (4.5 * grid[1], 3.3 * grid[0])
+    narrow = panels.Layout(n, None, None, "paper")
+    assert (narrow.rows, narrow.columns, narrow.size) == (n, 1, (3.25, pytest.approx(2.2 * n + 0.3)))
 
 
 def test_plot_takes_metrics_learners_axes_and_size():
@@ -229,6 +276,8 @@ def test_paper_presets():
     assert upper < lower
     assert left == right
     assert wide.get_suptitle() == ""
+    assert many(2).plot(metrics="strong_regret", style="paper", title="mine").get_suptitle() == "mine"
+    assert many(2).plot(metrics="strong_regret", title="mine").get_suptitle() == "mine: 6 seeds, mean and 95 % interval"
     with pytest.raises(ValueError, match=r"style = 'print' is not valid; choose one of screen, paper"):
         many(2).plot(style="print")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match=r"size = 'wide' is not valid; give inches, such as \(9, 4\), or one-column"):
@@ -251,6 +300,23 @@ def test_the_tradeoff_shows_the_means_at_the_end():
     assert [line.get_fillstyle() for line in marks] == ["full", "none"] * 3
     with pytest.raises(ValueError, match="give two names, of the horizontal and the vertical axis"):
         result.plot_tradeoff(metrics=("strong_regret",))  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("means", "scale"),
+    [([5, 50, 500], "log"), ([5, 6, 7], "linear"), ([0, 50, 500], "symlog"), ([-50, 50, 500], "linear"),
+     ([0, 0, 0], "linear")],
+)  # fmt: skip
+def test_each_axis_of_the_tradeoff_has_the_scale_of_its_means(means, scale):
+    """Logarithmic for a decade of positive means; the means of the other axis do not matter."""
+    result = many(3)
+    for i, mean in enumerate(means):
+        result.data.strong_regret[i, ..., -1] = mean
+        result.data.strong_violation[i, ..., -1, 0] = 3 + i
+    (axis,) = result.plot_tradeoff(metrics=("strong_regret", "strong_violation")).axes
+    assert (axis.get_xscale(), axis.get_yscale()) == (scale, "linear")
+    (axis,) = result.plot_tradeoff().axes
+    assert (axis.get_xscale(), axis.get_yscale()) == ("linear", scale)
 
 
 def test_growth_is_public_and_wants_runs_of_different_length():

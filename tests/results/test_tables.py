@@ -96,6 +96,7 @@ def test_latex_has_intervals_and_the_least_in_bold():
     assert r"\textbf" not in best.partition("lp")[2].splitlines()[0]
     with pytest.raises(ValueError, match="no metric 'regret'"):
         result.to_latex(metrics="regret")  # pyright: ignore[reportArgumentType]
+    assert latex.escaped("~&$#{}") == r"\textasciitilde{}\&\$\#\{\}"
     assert latex.escaped(r"a_b\c^%") == r"a\_b\textbackslash{}c\textasciicircum{}\%"
 
 
@@ -123,6 +124,27 @@ def test_a_column_of_latex_shows_the_lowest_end_with_a_decimal():
 
 RHO = [f"tuned, rho={rho}" for rho in (0.05, 0.1, "solve")]
 LONG = ["regularized_primal_dual", "unconstrained_optimal", "optpess_primaldual", "uniform"]
+
+
+@pytest.mark.parametrize(
+    ("learners", "hparams", "metrics", "stacked", "scaled"),
+    [
+        (["a", "b"], ["tuned"], ["strong_regret"], False, False),
+        (["a", "b"], ["tuned"], METRICS, True, False),
+        (LONG, RHO, ["strong_regret"], False, False),
+        (LONG, RHO, ["strong_regret", "strong_violation"], False, False),
+        (LONG, RHO, METRICS[:3], True, False),
+        (LONG, [f"{label}, delta=0.05, safety=0.3" for label in RHO], METRICS, True, True),
+    ],
+)
+def test_a_wide_latex_table_has_intervals_below_its_means_and_a_wider_one_is_scaled(
+    learners, hparams, metrics, stacked, scaled
+):
+    text = made_up(learners, hparams).to_latex(metrics=metrics)
+    assert (r"\*[-0.4ex]" in text, "resizebox" in text) == (stacked, scaled)
+    assert text.splitlines()[0].startswith(
+        rf"% needs \usepackage{{{'booktabs, graphicx' if scaled else 'booktabs'}}}; mean"
+    )
 
 
 @pytest.mark.skipif(not shutil.which("pdflatex"), reason="pdflatex is not installed")

@@ -72,9 +72,8 @@ def test_what_people_see_is_in_dollars(result, tmp_path):
     result.to_csv(tmp_path / "a.csv")
     assert (tmp_path / "a.csv").read_text() == theirs.to_csv(index=False)
     mpl.use("Agg")
-    labels = {axis.get_ylabel() for axis in result.plot().axes}
-    assert "cumulative, dollars" in labels
-    assert "cumulative, visitors" in labels
+    labels = [(axis.get_title().split()[1], axis.get_ylabel()) for axis in result.plot().axes]
+    assert sorted(labels) == [("regret", "cumulative, dollars")] * 2 + [("violation", "cumulative, visitors")] * 2
     np.testing.assert_array_equal(result.metric("weak_regret"), result.data.weak_regret)
     np.testing.assert_allclose(result.metric("weak_regret", units="source"), 70 * result.data.weak_regret)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cpdpo_jax.simulation.policy_check import empty_check, update_check
+from cpdpo_jax.simulation.policy_check import check_final_policy, empty_check, update_check
 
 
 def found_in(shape: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray]:
@@ -54,3 +56,19 @@ def test_an_action_that_is_not_allowed_and_a_padded_state():
     checks = update_check(empty_check(3, np.float32), jnp.asarray(policy), jnp.asarray(mask), jnp.int32(2))
     np.testing.assert_array_equal(checks.first_improper, [-1, 2, 2])
     np.testing.assert_allclose(checks.min_probability, [0, -0.5, -0.25])
+
+
+def test_every_pair_of_a_final_policy_is_checked():
+    """A sum above 1, a negative probability whose state sums to 1, and a positive one where it is not allowed."""
+    shape, mask = (3, 2, 2, 2), np.ones((3, 2, 2, 2), bool)
+    mask[1, 1, 1], mask[2, 1] = False, False  # an action that is not allowed, a padded state
+    proper = mask / np.maximum(mask.sum(axis=2, keepdims=True), 1)
+    check_final_policy(proper, mask, "mine")
+    for layer, state, action, lane in np.ndindex(*shape):
+        for change in ({action: 0.25}, {action: -1.0, 1 - action: 1.0}):
+            policy = proper.copy()
+            for a, value in change.items():
+                policy[layer, state, a, lane] += value
+            row = re.escape(str(np.round(policy[layer, state, :, lane], 4).tolist()))
+            with pytest.raises(ValueError, match=rf"'mine'.*: {row} in state {state} of layer {layer};"):
+                check_final_policy(policy, mask, "mine")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import h5py
@@ -13,8 +14,9 @@ import pytest
 import cpdpo_jax as cp
 from cpdpo_jax import cli
 from cpdpo_jax.common import files
+from cpdpo_jax.common.errors import WorkerError
 from cpdpo_jax.sweeps import config
-from cpdpo_jax.sweeps.dask import clusters
+from cpdpo_jax.sweeps.dask import clusters, slurm, worker
 from cpdpo_jax.sweeps.dask.clusters import visible_gpus, worker_environment
 from cpdpo_jax.sweeps.dask.messages import Reply, check_file
 from cpdpo_jax.sweeps.dask.slurm import slurm_options
@@ -73,6 +75,65 @@ def test_the_slurm_table_in_jobqueues_words():
         if bad != {"directives": "x"}:  # one text is a list of one
             with pytest.raises(ValueError, match="slurm"):
                 config.build(TABLE | {"slurm": bad})
+
+
+def test_slurm_jobs_that_ended_are_replaced(tmp_path, monkeypatch):
+    """Until three times their number has ended while no worker runs."""
+    alive, answer, scaled = ["10", "11"], [0], []
+    listed = lambda *_, **__: SimpleNamespace(returncode=answer[0], stdout="\n".join(alive) + "\n")  # noqa: E731
+    monkeypatch.setattr(slurm.subprocess, "run", listed)
+    cluster = SimpleNamespace(
+        worker_spec={"a": 1, "b": 1}, scheduler_info={"workers": {}}, scale=lambda jobs: scaled.append(jobs),
+        workers={"a": SimpleNamespace(job_id="10"), "b": SimpleNamespace(job_id=None)},
+    )  # fmt: skip
+    jobs = slurm.Jobs(cluster, 2, tmp_path)
+    jobs.refill()  # one runs, and one is not submitted yet
+    assert (jobs.lost, scaled, set(cluster.worker_spec)) == (0, [], {"a", "b"})
+    alive.remove("10")
+    answer[0] = 1  # squeue fails: nothing is known
+    jobs.refill()
+    assert scaled == []
+    answer[0] = 0
+    jobs.refill()
+    assert (jobs.lost, scaled, set(cluster.worker_spec)) == (1, [2], {"b"})
+    del cluster.workers["b"], cluster.workers["a"]  # dask has removed them first
+    jobs.refill()
+    assert (jobs.lost, scaled) == (1, [2, 2])
+    cluster.workers = {f"c{i}": SimpleNamespace(job_id=f"2{i}") for i in range(5)}
+    cluster.worker_spec = dict.fromkeys(cluster.workers, 1)
+    jobs.refill()
+    assert (jobs.lost, scaled) == (6, [2, 2, 2])
+    cluster.workers = {"d": SimpleNamespace(job_id="30")}
+    cluster.scheduler_info["workers"] = {"one": {}}
+    jobs.refill()  # a worker runs
+    assert jobs.lost == 7
+    cluster.scheduler_info["workers"] = {}
+    with pytest.raises(WorkerError, match=rf"^8 SLURM jobs have ended and none runs; see their logs in {tmp_path}$"):
+        jobs.refill()
+
+
+def test_local_workers_listen_on_the_loopback_address_with_tls(monkeypatch):
+    made = {}
+    monkeypatch.setattr("distributed.SpecCluster", lambda **options: made.update(options))
+    clusters._local(2)
+    assert sorted(made["workers"]) == [0, 1]
+    for part in (made["scheduler"], *made["workers"].values()):
+        options = part["options"]
+        assert (options["host"], options["protocol"], options["dashboard_address"]) == (
+            "127.0.0.1", "tls://", "127.0.0.1:0"
+        )  # fmt: skip
+        assert options["security"] is made["security"]
+    assert [worker["options"]["nthreads"] for worker in made["workers"].values()] == [1, 1]
+    assert made["security"].get_connection_args("worker")["require_encryption"]
+
+
+def test_an_error_on_a_worker_keeps_its_kind_and_message():
+    replies = [worker._error_reply(error, "h") for error in (
+        ValueError("wrong"), OSError(28, "No space left"), OSError("odd"), KeyError("k"))]  # fmt: skip
+    assert [(reply.state, reply.message, reply.number, reply.host) for reply in replies] == [
+        ("refused", "wrong", 0, "h"), ("disk", "No space left", 28, "h"), ("disk", "odd", 0, "h"),
+        ("failed", "KeyError: 'k'", 0, "h"),
+    ]  # fmt: skip
 
 
 def test_one_gpu_for_every_worker(monkeypatch):

@@ -82,6 +82,15 @@ def test_a_module_is_known_by_its_source(mine, tmp_path):
         imports.sys.modules.pop(name)
 
 
+def test_all_modules_of_a_package_of_relative_imports_are_hashed(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "relative" / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "relative" / "__init__.py").write_text("from .deep.er.inner import WEIGHT\n")
+    (tmp_path / "relative" / "deep" / "er" / "inner.py").write_text("WEIGHT = 1.0\n")
+    for name in ("relative", "relative.deep.er.inner"):
+        assert sorted(imports.read(name).files) == ["relative/__init__.py", "relative/deep/er/inner.py"]
+
+
 def test_a_file_is_sent_to_where_it_is_not(mine, tmp_path):
     sent = imports.read(str(mine))
     for name in sent.files:

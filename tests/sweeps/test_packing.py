@@ -24,7 +24,7 @@ from cpdpo_jax.simulation.curves import BlockCurves
 from cpdpo_jax.sweeps import runner, snapshots
 from cpdpo_jax.sweeps.packing import Pack, describe_lanes, join, make_packs, split
 from cpdpo_jax.sweeps.run import build_config
-from cpdpo_jax.sweeps.specification import build_batch, expand, launch_width
+from cpdpo_jax.sweeps.specification import build_batch, expand, has_instances, launch_width, mdp_shape
 from cpdpo_jax.sweeps.store import Store
 from tests.sweeps.test_store import contents
 
@@ -257,3 +257,24 @@ def test_a_packed_run_that_is_killed_goes_on_without_a_change_of_a_byte(tmp_path
     assert start("killed").wait(300) == 0
     assert len(contents(tmp_path / "whole")) == 6
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+
+
+def test_the_size_of_results_is_estimated_from_checkpoints_constraints_and_policies():
+    """60 kB per block, and for each of 32 lanes 8 bytes for L S A and, at each checkpoint, 4 + 5 m numbers."""
+    large = {"name": "random", "layers": 5, "states": 4, "actions": 3, "constraints": 2}
+    todo = expand(build_config(TABLE | {"environments": [large], "hparams": "tuned", "checkpoints": [10, 20, 30]}))
+    assert len(todo) == 1
+    measured = runner.probe(todo, [])
+    assert measured.megabytes == pytest.approx((60_000 + 8 * 32 * (4 * 14 + 60)) / 1e6)
+    assert (measured.compilations, measured.compile_seconds, measured.run_seconds, measured.microseconds) == (
+        0, 0, 0, {}
+    )  # fmt: skip
+
+
+def test_instances_and_shape_of_a_block():
+    for instances in (1, 3):
+        block = next(
+            iter(expand(build_config(TABLE | {"environments": [ENVIRONMENT | {"instances": instances}]})).values())
+        )
+        assert has_instances(block) == (instances > 1)
+        assert mdp_shape(block) == (2, 2, 2)

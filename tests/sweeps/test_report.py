@@ -101,9 +101,12 @@ def unpacked(page):
     return gzip.decompress(base64.b64decode(data[1])).decode()
 
 
-def test_without_figures_only_the_page_is_written(report, tmp_path):
-    assert cli.main(["report", str(report), "--no-figures", "--out", str(tmp_path)]) == 0
+def test_without_figures_only_the_page_is_written(report, tmp_path, capsys):
+    assert cli.main(["report", str(report), "--no-figures", "--out", str(tmp_path), "--json"]) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+    written = json.loads(capsys.readouterr().out)
+    assert (written["report"], written["figures"]) == (str(tmp_path / "report.html"), [])
+    assert set(written) == {"report", "figures", "rows"}
 
 
 def test_a_cmdp_of_ones_own_keeps_its_name_and_its_units(tmp_path, monkeypatch, capsys):
@@ -133,3 +136,15 @@ def test_a_cmdp_of_ones_own_keeps_its_name_and_its_units(tmp_path, monkeypatch, 
     names = [table.environment for table in cp.load_run("both")]
     assert len(set(names)) == 2
     assert all(re.fullmatch(r"shop \([0-9a-f]{6}\)", name) for name in names)
+
+
+def test_the_subtitle_counts_what_was_run():
+    row = {"environment": "a", "instance": 0, "learner": "x", "hparams": "tuned", "episodes": 1000, "seeds": 4}
+    assert report_data._subtitle([row]) == "1 learner on 1 environment, T = 1,000, 4 seeds each"
+    rows = [row, row | {"environment": "b", "learner": "y", "episodes": 20_000}, row | {"instance": 1, "seeds": 2_000}]
+    assert report_data._subtitle(rows).startswith(
+        "2 learners on 2 environments, 3 instances in all, T = 1,000, 20,000, 4 to 2,000 seeds each"
+    )
+    assert report_data._subtitle([row | {"hparams": "tuned, x=1"}, row | {"hparams": "tuned, x=2"}]).endswith(
+        ", 4 seeds each, hparams tuned"
+    )

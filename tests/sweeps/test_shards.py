@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -115,6 +116,11 @@ def test_who_may_run_beside_whom(tmp_path):
         pass
     with store.lock(Shard(1, 2)):  # nobody is left
         pass
+
+
+def test_where_directories_cannot_be_locked_lock_files_keep_others_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(locks, "_directory_held", lambda *_: contextlib.nullcontext())
+    test_who_may_run_beside_whom(tmp_path)
 
 
 def test_a_file_system_without_locks_is_told_as_such(tmp_path, capsys, monkeypatch):

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+
+import jax
 import pytest
 
 from cpdpo_jax import cli
+from cpdpo_jax.learners import base
 from cpdpo_jax.sweeps import imports, user_errors
 
 MINE = """
@@ -68,3 +73,20 @@ def test_errors_of_the_package_have_no_place(tmp_path):
         imports.load([str(tmp_path / "missing.py")])
     assert user_errors.describe(caught.value) is None
     assert user_errors.describe(ZeroDivisionError()) is None
+
+
+@pytest.mark.parametrize("name", ["hyperparameters", "init", "policy", "update", "mixture"])
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit, functools.partial, lambda f: functools.partial(jax.jit(f), 1)])
+def test_every_function_of_a_learner_is_named(name, wrap):
+    """Also inside wrappers."""
+
+    def own(*arguments):
+        return arguments
+
+    learner = dataclasses.replace(base.get("uniform"), name="mine", compiled=False, **{name: wrap(own)})
+    base.register(learner)
+    try:
+        assert user_errors._names({own.__code__}) == f"learner 'mine' ({name}), "
+        assert user_errors._names({test_errors_of_the_package_have_no_place.__code__}) == ""
+    finally:
+        base.unregister("mine")
