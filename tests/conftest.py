@@ -11,6 +11,7 @@ marker `strict_ranks` forbids it for a test, and `tests/kernels/conftest.py` for
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,6 +40,13 @@ _users_options = programs.compiler_options
 
 def _optimised() -> dict[str, Any]:
     return OPTIMISED | _users_options()
+
+
+def pytest_collection_finish() -> None:
+    """The modules stay: Python's garbage collector need not go through them again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
 
 
 @pytest.hookimpl(tryfirst=True)

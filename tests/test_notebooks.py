@@ -65,7 +65,7 @@ def test_an_interrupted_kernel_keeps_the_result(monkeypatch):
             if "begun" in text and "begun" not in output:
                 kernel.interrupt_kernel()
             output += text
-        client.execute_interactive("print(result.data.sizes['seed'])", timeout=60, output_hook=texts.append)
+        client.execute_interactive("print(result.data.sizes['seed'])", timeout=300, output_hook=texts.append)
     finally:
         client.stop_channels()
         kernel.shutdown_kernel(now=True)

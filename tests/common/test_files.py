@@ -60,7 +60,7 @@ def test_threads_that_write_one_file_do_not_mix(tmp_path):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join(timeout=300)
     assert errors == []
     assert os.listdir(tmp_path) == ["a"]
 
@@ -71,7 +71,7 @@ def test_of_those_who_create_a_file_at_once_one_does(tmp_path, monkeypatch):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join(timeout=300)
     assert path.read_text() == str(mine[0])
     assert len(mine) == 1
 

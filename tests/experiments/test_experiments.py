@@ -33,8 +33,13 @@ def never(*_args, **_options):
     raise AssertionError("what is stored is not run again")
 
 
+SIMILAR = ("rivals", "cancellation", "slater", "suite", "theory", "ablation", "ops")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.exhaustive] * (name in SIMILAR)) for name in NAMES]
+)
 def test_from_nothing_and_again_from_what_is_stored(name, tmp_path, capsys, monkeypatch):
     out = ("--out", str(tmp_path))
     assert command(name, *out) == 0

@@ -11,7 +11,9 @@ import pytest
 
 from cpdpo_jax import kernels
 
-widths = pytest.mark.parametrize("n_states", [3, 12])  # 12: numba's kernels on a CPU
+widths = pytest.mark.parametrize(  # 12: numba's kernels on a CPU
+    "n_states", [3, pytest.param(12, marks=pytest.mark.exhaustive)]
+)
 
 
 def problem(n_states: int) -> dict[str, np.ndarray]:

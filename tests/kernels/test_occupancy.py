@@ -85,7 +85,10 @@ def test_equals_linear_programme_over_whole_occupancies(shape: tuple[int, int, i
         assert_close((low[..., b], up[..., b]), expected, TOLERANCE["float64"])
 
 
-@pytest.mark.parametrize(("shape", "dtype"), [((3, 12, 1), "float64"), ((3, 20, 1), "float32")])
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [pytest.param((3, 12, 1), "float64", marks=pytest.mark.exhaustive), ((3, 20, 1), "float32")],
+)
 def test_wide_layers_equal_recursion_by_linear_programme(shape: tuple[int, int, int], dtype: str) -> None:
     problems = random_problems(np.random.default_rng(shape[1]), *shape, 6)
     arguments = problems.policy, problems.lower, problems.upper

@@ -22,7 +22,7 @@ from tests.support import lanes_for, planned, random_cmdp, replay, replay_on_hos
 L, S, A, M = 3, 3, 2, 2
 LANES = 4
 EPISODES = 2000
-HOST_EPISODES = 300  # an LP each
+HOST_EPISODES = 100  # an LP each
 NAMES = [name for name in base.names() if base.get(name).plays is None]  # not the yardsticks, which know the model
 
 COMPILED = [name for name in NAMES if base.get(name).compiled]
@@ -184,7 +184,7 @@ def test_shapes_and_types_on_the_host(x64: None, name: str) -> None:
 @every_compiled_learner
 def test_lanes_one_by_one_and_step_by_step_equal_the_batch(x64: None, name: str) -> None:
     """`update`, compiled by itself for one lane, on what each lane of a scanned batch of different hparams saw."""
-    learner, n = base.get(name), 100
+    learner, n = base.get(name), 40
     lanes, draws = _lanes(learner, "tuned", LANES, np.float64), _draws(learner, n, LANES, np.float64)
     factor = jnp.linspace(0.5, 1.5, LANES)
     lanes = lanes._replace(hyper=jax.tree.map(lambda a: a * factor, lanes.hyper))

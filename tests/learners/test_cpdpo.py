@@ -17,7 +17,7 @@ from cpdpo_jax.simulation import compiled_loop
 from tests.reference import cpdpo_numpy as reference
 from tests.support import lanes_for, random_cmdp, replay
 
-EPISODES = 3000
+EPISODES = 1500
 HORIZON = 10**6  # the T of the constants. With T = 3000 the tuned rates are so large that the dynamics amplify rounding
 # (1e-17 at the start) by a factor of about 600 every 500 episodes: no two orders of summation would agree.
 INSTANCES = {
@@ -65,7 +65,7 @@ def _expected(cmdp, hyper, draws, past_counts=False):
 @pytest.mark.parametrize("name", INSTANCES)
 def test_equals_the_transcription_of_the_paper(x64, name, preset):
     cmdp = random_cmdp(**INSTANCES[name])
-    n = EPISODES if preset == "tuned" else 1000  # the theory's rates move little in any number of them
+    n = EPISODES if preset == "tuned" else 300  # the theory's rates move little in any number of them
     draws = np.random.default_rng(7).random((n, cmdp.n_layers, 3 + cmdp.n_constraints))
     (episodes, weights, epochs), hyper = _replayed(cmdp, preset, np.float64, draws)
     expected = _expected(cmdp, hyper, draws)

@@ -34,7 +34,10 @@ def test_stretches_and_what_is_left_over_change_no_bit(name):
     chex.assert_trees_all_equal(whole, parts)
 
 
-@pytest.mark.parametrize("name", ["cpdpo", "cpdpo_past", "cpd_oppo", "podb"])
+@pytest.mark.parametrize(
+    "name",
+    ["cpdpo", "cpd_oppo", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("cpdpo_past", "podb"))],
+)
 def test_the_numbers_are_those_of_a_cpus_loop(name):
     """Up to rounding, until it changes the result of a comparison with a draw."""
     learner, given, state = start(name)

@@ -32,7 +32,14 @@ def assert_has_same_curves(whole: cp.Result, label: str, alone: cp.Result) -> No
         np.testing.assert_array_equal(first.values, other.values, err_msg=str(name))
 
 
-@pytest.mark.parametrize("options", [{}, {"monitor": True}, {"horizon": "doubling", "dtype": "float64"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        pytest.param({"monitor": True}, marks=pytest.mark.exhaustive),
+        {"monitor": True, "horizon": "doubling", "dtype": "float64"},
+    ],
+)
 def test_one_call_is_the_three_runs_bit_by_bit(options):
     learners = ["cpdpo", "cpd_oppo", "uniform"]
     whole = run(learners, instances(), rho=RHOS, **options)

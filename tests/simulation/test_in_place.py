@@ -19,7 +19,14 @@ def loop_text(learner: str, constraints: int = 2) -> str:
 
 
 @pytest.mark.optimised
-@pytest.mark.parametrize("learner", ["cpdpo", "podb", "cpd_oppo", "uopt_rpgpd", "ghosh"])
+@pytest.mark.parametrize(
+    "learner",
+    [
+        "cpdpo",
+        "cpd_oppo",
+        *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("podb", "uopt_rpgpd", "ghosh")),
+    ],
+)
 def test_an_episode_copies_no_large_array(learner):
     """No array with an entry per pair and next state is copied, and no confidence set."""
     copied = re.findall(r"= \w+\[2,4,2,4,64\][^=]* copy\(", loop_text(learner, 1 if learner == "ghosh" else 2))

@@ -217,7 +217,7 @@ def test_sums_go_on_over_phases(cmdp, options):
     assert (sums.diff("episode") > 0).all()
 
 
-@pytest.mark.parametrize("learner", ["cpdpo", "cpd_oppo", "cpd_oppo_free"])
+@pytest.mark.parametrize("learner", ["cpdpo", "cpd_oppo", pytest.param("cpd_oppo_free", marks=pytest.mark.exhaustive)])
 def test_watching_changes_no_bit_of_the_run(learner):
     """400 episodes: watched inside the loop they differed by 1e-6."""
     cmdp = random_cmdp(4, 4, 3, 2, seed=5)

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 import jax
@@ -19,6 +18,7 @@ import cpdpo_jax as cp
 from cpdpo_jax.common import interrupts as interrupting
 from cpdpo_jax.exact.lp import evaluate
 from cpdpo_jax.learners import Info, Learner, NoHyperparameters
+from cpdpo_jax.simulation import blocks
 from tests.support import random_cmdp
 
 simulating = importlib.import_module("cpdpo_jax.simulation.simulate")  # the name in the package is the function
@@ -49,7 +49,14 @@ def test_a_seed_does_not_depend_on_its_batch_or_block(cmdp):
 
 
 @pytest.mark.optimised
-@pytest.mark.parametrize(("learner", "states"), [("cpdpo", 9), ("cpdpo", 11), ("cpd_oppo", 11), ("optprimaldual", 11)])
+@pytest.mark.parametrize(
+    ("learner", "states"),
+    [
+        ("cpdpo", 11),
+        ("cpd_oppo", 9),
+        *(pytest.param(*each, marks=pytest.mark.exhaustive) for each in [("cpdpo", 9), ("optprimaldual", 11)]),
+    ],
+)
 def test_nor_in_wide_layers_where_few_seeds_go_to_all_workers(learner, states):
     cmdp = random_cmdp(3, states, 2, 1, seed=5)
     few = run(learner, cmdp, seeds=5)
@@ -164,20 +171,30 @@ def interrupts():
     signal.signal(signal.SIGINT, before)
 
 
-def test_ctrl_c_returns_what_is_done(cmdp, interrupts):
-    timer = threading.Timer(3.0, os.kill, (os.getpid(), signal.SIGINT))
-    run("cpdpo", cmdp, seeds=16)  # compiled before the clock starts
-    timer.start()
-    result = run("cpdpo", cmdp, seeds=16, episodes=10**8)
+def _interrupt() -> None:
+    """Ctrl-C, and wait until the main thread has handled it."""
+    os.kill(os.getpid(), signal.SIGINT)
+    deadline = time.monotonic() + 60
+    while not (interrupting._ACTIVE is not None and interrupting._ACTIVE.requested) and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def test_ctrl_c_returns_what_is_done(cmdp, interrupts, monkeypatch):
+    calls, advance = [], blocks.advance
+
+    def interrupted(learner, environment, inputs, state, first, last):
+        calls.append(first)
+        if first >= 5 and max(calls[:-1]) < 5:  # the first call after the first checkpoint
+            _interrupt()
+        return advance(learner, environment, inputs, state, first, last)
+
+    monkeypatch.setattr(blocks, "advance", interrupted)
+    result = run("cpdpo", cmdp, seeds=16, block=16, episodes=10**8, checkpoints=[5, 10**8])  # one block
     assert result.interrupted
     regret = result.data.strong_regret.isel(learner=0, instance=0, hparams=0)
     assert np.isfinite(regret.isel(episode=0)).all()
     assert np.isnan(regret.isel(episode=-1)).all()
     assert "interrupted" in result.summary()
-
-
-def _stop_requested() -> bool:
-    return interrupting._ACTIVE is not None and interrupting._ACTIVE.requested
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -188,10 +205,7 @@ def test_ctrl_c_while_it_compiles_returns_what_there_is(cmdp, interrupts, monkey
 
     def compiling(plan, lane):
         if plan.learner.name == learners[0 if first else 1]:
-            os.kill(os.getpid(), signal.SIGINT)
-            deadline = time.monotonic() + 60
-            while not _stop_requested() and time.monotonic() < deadline:
-                time.sleep(0.01)  # until the main thread has handled the signal
+            _interrupt()
         compile_block(plan, lane)
 
     monkeypatch.setattr(simulating, "compile_block", compiling)

@@ -21,7 +21,7 @@ from tests.support import random_cmdp
 pytestmark = pytest.mark.optimised
 
 COMPILED = [name for name in sorted(base._REGISTRY) if base._REGISTRY[name].compiled]
-FEW = ("cpdpo", "cpd_oppo", "optprimaldual")
+FEW = ("cpdpo", "cpd_oppo")
 CHECKED = [pytest.param(name, marks=[pytest.mark.exhaustive] * (name not in FEW)) for name in COMPILED]
 ONE_CONSTRAINT = random_cmdp(3, 3, 2, 1, seed=5)
 TWO_CONSTRAINTS = random_cmdp(4, 5, 3, 2, seed=6)

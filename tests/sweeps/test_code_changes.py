@@ -142,7 +142,7 @@ def test_a_copy_of_a_killed_process_is_removed_by_the_next(tmp_path, monkeypatch
     finally:
         for process in processes:
             process.kill()
-            process.communicate(timeout=60)
+            process.communicate(timeout=300)
 
 
 def test_somebody_elses_directory_is_refused_before_its_imports_are_executed(mine, tmp_path, capsys, monkeypatch):

@@ -112,7 +112,7 @@ def test_a_revision_is_that_of_the_checkout_of_the_package(tmp_path, monkeypatch
     def git(*arguments):
         names = ["-c", "user.name=a", "-c", "user.email=a@b"]
         command = ["git", "-C", str(tmp_path), *names, *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout.strip()
 
     package = tmp_path / "cpdpo_jax"
     package.mkdir()

@@ -207,7 +207,7 @@ def test_panels_and_tables_are_saved(page, tmp_path):
     page.send("Page.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
 
     def saved(ending):
-        end = time.monotonic() + 20
+        end = time.monotonic() + 120
         while time.monotonic() < end:
             if found := [path for path in tmp_path.glob(f"*{ending}") if path.stat().st_size]:
                 return found[0].read_bytes()

@@ -14,6 +14,7 @@ import pytest
 
 import cpdpo_jax as cp
 from cpdpo_jax import cli
+from cpdpo_jax.common import interrupts
 from cpdpo_jax.simulation import blocks
 from cpdpo_jax.sweeps import integrity
 from cpdpo_jax.sweeps.store import Store
@@ -59,7 +60,9 @@ def test_ctrl_c_raises_and_the_same_call_goes_on(tmp_path, monkeypatch):
         calls.append(arguments)
         if len(calls) == 20:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-            time.sleep(0.3)  # until it has been heard
+            deadline = time.monotonic() + 60
+            while not (interrupts._ACTIVE and interrupts._ACTIVE.requested) and time.monotonic() < deadline:
+                time.sleep(0.01)
         return advance(*arguments)
 
     monkeypatch.setattr(blocks, "advance", interrupted)
@@ -104,6 +107,7 @@ TWICE = """
 import os, signal, sys, threading, time
 import cpdpo_jax as cp
 from cpdpo_jax import cli
+from cpdpo_jax.common import interrupts
 from cpdpo_jax.simulation import blocks
 from cpdpo_jax.sweeps import integrity
 from cpdpo_jax.sweeps.store import Store
@@ -113,10 +117,11 @@ advance, calls = blocks.advance, []
 def interrupted(*arguments):
     calls.append(None)
     if len(calls) == 30:  # in the second block, in a call that does not end
-        for _ in range(2):
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(0.2)
-        time.sleep(60)
+        os.kill(os.getpid(), signal.SIGINT)
+        while not (interrupts._ACTIVE and interrupts._ACTIVE.requested):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(300)
     return advance(*arguments)
 
 blocks.advance, blocks.CALL_SECONDS = interrupted, 0.0
@@ -130,7 +135,7 @@ def test_a_second_ctrl_c_ends_the_command_at_once_and_loses_no_stored_block(tmp_
     environment = "random:layers=2,states=2,actions=2,constraints=1,instances=2"
     flags = ["--learner", "uniform", "--env", environment, "--seeds", "3", "--out", str(tmp_path / "a")]
     command = [sys.executable, "-c", TWICE, "run", "--episodes", "40", *flags, "--checkpoint-every", "0.000001"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=os.environ | {"NPROC": "1"})
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=os.environ | {"NPROC": "1"})
     assert done.returncode == 130, done.stderr
     assert "Traceback" not in done.stderr
     assert "ignored" not in done.stderr

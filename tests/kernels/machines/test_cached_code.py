@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 SCRIPT = """
 import sys
@@ -25,6 +27,7 @@ for kind in sys.argv[1:]:
 """
 
 
+@pytest.mark.exhaustive
 def test_kernels_compiled_by_two_processes_are_told_apart_in_a_third(tmp_path: Path) -> None:
     """The same kernel for shared and for own models: numba names both alike, in each process its first function."""
     for kinds in (["shared"], ["own"], ["shared", "own"]):
