@@ -40,7 +40,11 @@ def update_check(check: PolicyCheck, policy: jax.Array, mask: jax.Array, t: jax.
     total = unrolled_sum(n_actions, lambda a: policy[:, :, a])
     real = unrolled_reduce(n_actions, lambda a: mask[:, :, a], jnp.logical_or)
     error = _reduce_axes(jnp.abs(total - real.astype(policy.dtype)), 2, jnp.maximum)
-    lowest = _reduce_axes(jnp.where(mask, policy, -jnp.abs(policy)), 3, jnp.minimum)
+
+    def signed(a: int) -> jax.Array:
+        return jnp.where(mask[:, :, a], policy[:, :, a], -jnp.abs(policy[:, :, a]))
+
+    lowest = _reduce_axes(unrolled_reduce(n_actions, signed, jnp.minimum), 2, jnp.minimum)
     improper = (check.first_improper < 0) & ((error > SUM_TOLERANCE) | (lowest < 0))
     return PolicyCheck(
         sum_error=jnp.maximum(check.sum_error, error),

@@ -267,6 +267,8 @@ def _evaluation(name: tuple[Any, ...], probability: Any, width: Any, action_valu
                         average_r, average_s, average_t = zero(policy), zero(policy), zero(policy)
                         for a in range(n_actions):
                             pair = (k * n_states + x) * n_actions + a
+                            pi, place = load(policy, pair * n_lanes + first), (k, pair, first)
+                            shared = width(place, policy, rest)  # before the sums: roots and quotients take long
                             r, s, t = zero(policy), zero(policy), zero(policy)
                             if k + 1 < n_layers:
                                 for y in range(n_states):
@@ -275,8 +277,6 @@ def _evaluation(name: tuple[Any, ...], probability: Any, width: Any, action_valu
                                     r = multiply_add(p, load(ahead, at), r)
                                     s = multiply_add(p, load(ahead, at + size), s)
                                     t = multiply_add(p, load(ahead, at + 2 * size), t)
-                            pi, place = load(policy, pair * n_lanes + first), (k, pair, first)
-                            shared = width(place, policy, rest)
                             q = action_value(r, i, place, shared, policy, payoff, rest)
                             average_r = multiply_add(pi, q, average_r)
                             if second:
