@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import functools
+import gc
 import hashlib
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 def cores() -> int:
@@ -30,3 +33,15 @@ def cpu_type() -> str:
     return (
         f"{name} ({hashlib.sha256(' '.join(sorted(features.split())).encode()).hexdigest()[:8]})" if features else name
     )
+
+
+@contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """Disable Python's cyclic garbage collection, which takes a fifth of the time of tracing a program."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -93,7 +93,7 @@ def _read(path: Path) -> dict[str, np.ndarray]:
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {str(path)!r}; give the path of a CMDP saved with save_cmdp.")
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             content = {name: np.asarray(archive[name]) for name in archive}
     except _UNREADABLE as error:
         raise ValueError(f"{path} is not a readable .npz file without pickles ({error}).") from error

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cpdpo_jax.common.machine import no_garbage_collection
 from cpdpo_jax.kernels.machines import programs
 from cpdpo_jax.learners.base import Learner
 from cpdpo_jax.learners.checking import shape_faults
@@ -141,7 +142,8 @@ def compile_block(plan: LearnerPlan, block: LaneIndex) -> None:
     for phase in plan.phases[:2]:  # later phases have the same shapes as the second
         inputs = lane_inputs(plan, block, phase, plan.believed(block.hparams, block.instance))
         try:
-            advance(phase.learner, plan.environment, inputs, begin(phase.learner, plan.environment, inputs), 0, 0)
+            with no_garbage_collection():
+                advance(phase.learner, plan.environment, inputs, begin(phase.learner, plan.environment, inputs), 0, 0)
         except Exception:
             _explain_shapes(phase.learner, inputs)
             raise
