@@ -47,8 +47,8 @@ def test_the_reason_for_the_regret_of_cpdpo_is_computed():
     assert "(L+1)m/rho = (3+1) x 2 / 0.25 = 32 in the paper, 10 with the hparams used here" in text
     only = _table({"cpdpo": 90}, 5)
     assert demo.slow_reward([only, only]) == ""  # nothing to compare it with
-    twice = [_table({"a": 2, "cpdpo": 90, "b": 4}, 5) for _ in range(2)]
-    assert demo.slow_reward(twice) == demo.slow_reward(twice[:1]) == text
+    same = _table({"a": 2, "cpdpo": 90, "b": 4}, 5)
+    assert demo.slow_reward([same._replace(environment="other:layers=3"), same]).startswith("On other ")  # the first
     assert demo.slow_reward([_table({"a": 50, "cpdpo": 80}, 7)]) == ""  # nothing to explain
     assert demo.slow_reward([_table({"a": 50, "b": 80}, 7)]) == ""
 

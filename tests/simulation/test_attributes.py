@@ -34,3 +34,8 @@ def test_the_attributes_of_a_result():
     assert np.isfinite(data.safe_cost.sel(learner="dope")).all()  # only dope is given a safe policy
     assert np.isnan(data.safe_cost.sel(learner="optcmdp")).all()
     assert data.extra_knowledge.values.tolist() == [cp.learners.get("dope").extra_knowledge, ""]
+    for name in ("regret", "violation"):  # the gaps of the second episode
+        np.testing.assert_allclose(
+            data[f"{name}_gap"].sel(episode=2), data[f"weak_{name}"].diff("episode").sel(episode=2), atol=1e-6
+        )
+    assert np.abs(data.regret_gap - data.violation_gap.isel(constraint=0)).max() > 0.01

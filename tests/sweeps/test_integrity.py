@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -14,11 +15,14 @@ import pytest
 
 import cpdpo_jax as cp
 from cpdpo_jax import cli
+from cpdpo_jax.common import files
 from cpdpo_jax.common.files import DamagedError
 from cpdpo_jax.simulation.blocks import Snapshot
 from cpdpo_jax.simulation.curves import BlockCurves
 from cpdpo_jax.sweeps import integrity, provenance, snapshots, store
 from cpdpo_jax.sweeps.load import load_runs
+from cpdpo_jax.sweeps.run import build_config
+from cpdpo_jax.sweeps.specification import expand
 from cpdpo_jax.sweeps.store import Store
 from tests.sweeps.test_run import TABLE
 from tests.sweeps.test_store import contents
@@ -287,3 +291,25 @@ def test_a_variable_that_was_set_then_and_is_not_now_counts(place, monkeypatch):
     begin_block(place)
     monkeypatch.undo()
     assert snapshots.machine_difference(Store(place), begun_key(place)) == "a compiler's flag '2' then, None now"
+
+
+def test_which_snapshots_must_be_of_this_kind_of_machine(tmp_path):
+    """Those of unfinished blocks, unless they are damaged or any version is wanted."""
+    config = build_config({"learners": ["uniform"], "environments": ["factored"], "episodes": 50, "seeds": 2})
+    blocks = expand(config)
+    (key,) = blocks
+    run = Store(tmp_path)
+    run.begin(config, blocks)
+    assert integrity.set_aside(run, blocks, any_version=False) == []  # no snapshot
+    buffer = io.BytesIO()
+    np.savez(buffer, key=np.array(key), episode=np.array(7), rounding=np.array(json.dumps({"cpu": "another"})))
+    files.write(run.checkpoint_path(key), files.seal(buffer.getvalue()))
+    with pytest.raises(ValueError, match=r"another kind of machine \(cpu 'another' then"):
+        integrity.set_aside(run, blocks, any_version=False)
+    assert integrity.set_aside(run, blocks, any_version=True) == []
+    files.write(run.result_path(key), files.seal(key.encode()))
+    assert integrity.set_aside(run, blocks, any_version=False) == []
+    run.result_path(key).unlink()
+    run.checkpoint_path(key).write_bytes(b"damaged")
+    (message,) = integrity.set_aside(run, blocks, any_version=False)
+    assert message.endswith(f"it was moved to {tmp_path / 'damaged' / f'{key}.npz'}, and is computed again.")
