@@ -61,6 +61,7 @@ def test_double_precision_ranks_that_raise_and_two_devices_change_no_bit(usual: 
     assert run(SMALL, JAX_ENABLE_X64="1", JAX_NUMPY_RANK_PROMOTION="raise", XLA_FLAGS=two) == usual
 
 
+@pytest.mark.exhaustive
 def test_without_compilation(usual: dict[str, Any]) -> None:
     """Operation by operation: slow, rounded otherwise, and the same up to that."""
     output = run(SMALL, JAX_DISABLE_JIT="1")

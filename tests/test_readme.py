@@ -121,7 +121,9 @@ def test_the_readme_is_one_screen():
     assert len(FENCED["README.md"][0].strip().splitlines()) <= 10
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/start.md", "docs/own_cmdp.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", pytest.param("docs/start.md", marks=pytest.mark.exhaustive), "docs/own_cmdp.md"]
+)
 def test_the_example_runs(standard_promotion, page, tmp_path, monkeypatch, capsys):
     import matplotlib as mpl
 

@@ -16,11 +16,12 @@ from cpdpo_jax.cli import info
 from cpdpo_jax.kernels.machines import report
 
 
-@pytest.fixture
-def facts(monkeypatch):
+@pytest.fixture(scope="module")
+def facts():
     """A measurement of a tenth of a second."""
-    monkeypatch.setattr(info, "million_episodes_per_second", lambda _, measure=measured: measure(0.02))
-    return info.gather()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(info, "million_episodes_per_second", lambda _, measure=measured: measure(0.02))
+        return info.gather()
 
 
 measured = info.million_episodes_per_second
@@ -44,9 +45,10 @@ def test_text_and_json_say_the_same(facts, monkeypatch, capsys):
     assert f"{facts['speed']['million_episodes_per_second']:.2f} million episodes per second" in out
 
 
+@pytest.mark.exhaustive
 def test_the_speed_does_not_depend_on_how_long_is_measured():
-    """Twice the time is twice the episodes; a machine shared with others is off by less than a factor of five."""
-    short, long = measured(0.05), measured(0.1)
+    """Twice the time is twice the episodes; on a shared machine the best of three is off by less than a factor of 5."""
+    short, long = (max(measured(seconds) for _ in range(3)) for seconds in (0.05, 0.1))
     assert 0.2 < short / long < 5
 
 

@@ -43,7 +43,10 @@ def path(tmp_path_factory) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("way", WAYS)
+FEW = ("make_cmdp", "CMDP", "pickle", "envs.make of a file")  # a process each
+
+
+@pytest.mark.parametrize("way", [pytest.param(way, marks=[pytest.mark.exhaustive] * (way not in FEW)) for way in WAYS])
 def test_every_public_way_to_a_cmdp_describes_it(way, path):
     code = (
         f"import sys\nimport numpy as np\nimport cpdpo_jax as cp\npath = {path!r}\n{WAYS[way]}\nprint(cmdp.describe())"

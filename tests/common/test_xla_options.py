@@ -128,11 +128,14 @@ CALLS = {
 
 @pytest.mark.parametrize(("calls", "variables", "expected"), [
     (["simulate", "make_train"], {}, 1),
-    (["make_train", "simulate"], {}, 1),
-    (["run"], {}, 1),
-    (["simulate", "make_train", "run"], {xla_options.VARIABLE: "0"}, 0),
-    (["simulate"], {"XLA_FLAGS": "--xla_backend_extra_options=xla_cpu_optimize_for_size=true"}, 0),
-    (["simulate"], {"XLA_FLAGS": xla_options.EXTRA}, 0),
+    (["simulate", "make_train"], {xla_options.VARIABLE: "0"}, 0),
+    *(pytest.param(*case, marks=pytest.mark.exhaustive) for case in [
+        (["make_train", "simulate"], {}, 1),
+        (["run"], {}, 1),
+        (["run"], {xla_options.VARIABLE: "0"}, 0),
+        (["simulate"], {"XLA_FLAGS": "--xla_backend_extra_options=xla_cpu_optimize_for_size=true"}, 0),
+        (["simulate"], {"XLA_FLAGS": xla_options.EXTRA}, 0),
+    ]),
 ])  # fmt: skip
 def test_an_import_after_the_first_computation_is_one_warning_at_the_users_line(tmp_path, calls, variables, expected):
     lines = ["import sys, jax", "jax.numpy.ones(3).sum()", "import cpdpo_jax as cp", *(CALLS[call] for call in calls)]

@@ -7,8 +7,10 @@ import cpdpo_jax as cp
 from cpdpo_jax.exact.lp import evaluate
 
 
-@pytest.mark.parametrize("constraints", [1, 3])
-@pytest.mark.parametrize("rho", [1.0, 0.1, 0.01])
+@pytest.mark.parametrize(("rho", "constraints"), [
+    (0.1, 1), (0.01, 3),
+    *(pytest.param(*both, marks=pytest.mark.exhaustive) for both in [(1.0, 1), (0.01, 1), (1.0, 3), (0.1, 3)]),
+])  # fmt: skip
 def test_fifty_draws_have_the_requested_margin_and_bind(rho, constraints):
     rejected: list[int] = []
     cmdp = cp.envs.make("random", rho=rho, constraints=constraints, instances=50, rejected=rejected)

@@ -33,7 +33,7 @@ def never(*_args, **_options):
     raise AssertionError("what is stored is not run again")
 
 
-SIMILAR = ("rivals", "cancellation", "slater", "suite", "theory", "ablation", "ops")
+SIMILAR = ("rivals", "cancellation", "slater", "no_slater", "suite", "theory", "ablation", "adversarial", "ops")
 
 
 @pytest.mark.slow
@@ -57,6 +57,7 @@ def test_from_nothing_and_again_from_what_is_stored(name, tmp_path, capsys, monk
     assert capsys.readouterr().out == table
 
 
+@pytest.mark.exhaustive
 def test_a_run_that_was_killed_goes_on_with_what_is_missing(tmp_path, capsys, monkeypatch):
     out = ("--out", str(tmp_path))
     assert command("theory", *out) == 0
@@ -111,7 +112,7 @@ def test_the_score_of_tuning_sees_a_few_bad_seeds():
     assert tuning.with_tail(np.array([1.0, 3.0])) == 2.5  # of two seeds the worse
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_tuning_runs_all_hparams_of_a_learner_and_the_best_again(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(tuning, "STORE", tmp_path)
     monkeypatch.setattr(tuning, "CHOICES", 3)

@@ -258,6 +258,7 @@ def test_a_mistake_is_one_sentence(words, capsys):
     assert MISTAKES[words] in capsys.readouterr().err
 
 
+@pytest.mark.exhaustive
 def test_speed_and_naive_of_a_tiny_case_write_nothing(compiler, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("fake.cpp").write_text(FAKE_ANCHOR)
@@ -279,9 +280,14 @@ def test_speed_and_naive_of_a_tiny_case_write_nothing(compiler, tmp_path, monkey
     ("part", "words", "rows"),
     [
         ("learners", ["--learners", "uniform"], ["uniform"]),
-        ("peak", ["--learners", "cpd_oppo"], ["cpd_oppo"]),
-        ("scaling", ["--seeds", "3"], ["cpdpo"] * len({1, parts.cores()})),
-        ("flame", [], ["cpdpo"] * 10 + ["cpd_oppo"] * 7),
+        *(
+            pytest.param(*part, marks=pytest.mark.exhaustive)
+            for part in (
+                ("peak", ["--learners", "cpd_oppo"], ["cpd_oppo"]),
+                ("scaling", ["--seeds", "3"], ["cpdpo"] * len({1, parts.cores()})),
+                ("flame", [], ["cpdpo"] * 10 + ["cpd_oppo"] * 7),
+            )
+        ),
     ],
 )
 def test_the_other_parts_of_a_tiny_case(part, words, rows, capsys):

@@ -72,7 +72,9 @@ def test_layouts_agree(name: str, shape: tuple[int, int, int]) -> None:
     chex.assert_trees_all_close(flat, expected, **ROUNDING)
 
 
-@pytest.mark.parametrize("place", ["front", "middle", "back"])
+@pytest.mark.parametrize(
+    "place", ["middle", *(pytest.param(place, marks=pytest.mark.exhaustive) for place in ("front", "back"))]
+)
 @pytest.mark.parametrize("name", list(arguments((2, 2, 2))))
 def test_mapped_axes_agree(name: str, place: str, shape: tuple[int, int, int]) -> None:
     """The kernel does not see the mapped axis."""

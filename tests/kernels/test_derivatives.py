@@ -55,6 +55,7 @@ def test_gradients_equal_finite_differences(x64: None, kernel: Any, n_states: in
         assert float((slopes[name] * direction).sum()) == pytest.approx(expected, rel=1e-5, abs=1e-7), name
 
 
+@pytest.mark.exhaustive
 def test_derivatives_can_be_mapped(x64: None) -> None:
     """vmap of grad equals grad one by one, at the width of the machine code."""
     given = problem(9)

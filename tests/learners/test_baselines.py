@@ -53,7 +53,9 @@ def _replayer(name: str) -> Any:
 
 
 @pytest.mark.parametrize("hparams", ["theory", "lively"])
-@pytest.mark.parametrize("instance", INSTANCES)
+@pytest.mark.parametrize(
+    "instance", [pytest.param(name, marks=[pytest.mark.exhaustive] * (name == "m=1")) for name in INSTANCES]
+)
 @pytest.mark.parametrize("name", LIVELY)
 def test_equals_the_transcription(x64: None, name: str, instance: str, hparams: str) -> None:
     cmdp, learner = random_cmdp(**INSTANCES[instance]), base.get(name)
@@ -147,11 +149,19 @@ def test_optdual_plans_by_value_iteration_when_estimates_are_exact(x64: None, in
 @pytest.mark.parametrize(
     ("module", "rates"),
     [
-        (optprimaldual, {"policy_rate": 0.05, "dual_rate": 0.005}),
-        (regularized_primal_dual, {"policy_rate": 0.05, "dual_rate": 0.005, "regularisation": 0.001}),
-        (optdual, {"dual_rate": 0.005}),
+        pytest.param(
+            regularized_primal_dual,
+            {"policy_rate": 0.05, "dual_rate": 0.005, "regularisation": 0.001},
+            id="regularized_primal_dual",
+        ),
+        pytest.param(
+            optprimaldual,
+            {"policy_rate": 0.05, "dual_rate": 0.005},
+            id="optprimaldual",
+            marks=pytest.mark.exhaustive,
+        ),
+        pytest.param(optdual, {"dual_rate": 0.005}, id="optdual", marks=pytest.mark.exhaustive),
     ],
-    ids=["optprimaldual", "regularized_primal_dual", "optdual"],
 )
 def test_averages_approach_the_optimum_when_estimates_are_exact(module: Any, rates: dict) -> None:
     """The value of the average occupancy is the average of the values: 1 - (weak regret) / (T OPT)."""

@@ -75,7 +75,9 @@ def _assert_same(episodes: Any, records: Any, expected: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("preset", ["theory", "tuned"])
-@pytest.mark.parametrize("instance", INSTANCES)
+@pytest.mark.parametrize(
+    "instance", [pytest.param(name, marks=[pytest.mark.exhaustive] * (name == "m=1")) for name in INSTANCES]
+)
 def test_equals_the_transcription(x64: None, instance: str, preset: str) -> None:
     cmdp, episodes, records, expected = _both(instance, EPISODES, preset)
     _assert_same(episodes, records, expected)

@@ -62,7 +62,9 @@ def _expected(cmdp, hyper, draws, past_counts=False):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", ["theory", "tuned"])
-@pytest.mark.parametrize("name", INSTANCES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.exhaustive] * (name == "m=1")) for name in INSTANCES]
+)
 def test_equals_the_transcription_of_the_paper(x64, name, preset):
     cmdp = random_cmdp(**INSTANCES[name])
     n = EPISODES if preset == "tuned" else 300  # the theory's rates move little in any number of them

@@ -28,7 +28,7 @@ def stays_finite(learner: str, environment: str, episodes: int) -> None:
     assert (data.first_non_finite <= 0).all()
 
 
-@pytest.mark.parametrize("learner", ["cpdpo", "ghosh"])
+@pytest.mark.parametrize("learner", ["cpdpo"])
 def test_both_presets(learner: str) -> None:
     stays_finite(learner, "random_episode_wise", 1000)
 

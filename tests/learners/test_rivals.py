@@ -73,12 +73,15 @@ def _theory(name: str, cmdp: cp.CMDP) -> dict[str, float]:
     return REFERENCES[name].theory_constants(cmdp.action_mask, EPISODES)
 
 
-@pytest.mark.parametrize(("name", "instance", "preset"), CASES_AND_PRESETS)
+@pytest.mark.parametrize(("name", "instance", "preset"), [
+    pytest.param(*case, marks=[pytest.mark.exhaustive] * (case[1] in ("m=1", "m=1, short")))
+    for case in CASES_AND_PRESETS
+])  # fmt: skip
 def test_equals_the_transcription(x64: None, name: str, instance: str, preset: str) -> None:
     """Trajectories exactly, all else to 1e-9 (of multipliers above 1: relatively)."""
     changed: Any = CHANGED.get(preset, {})
     cmdp, learner = random_cmdp(**INSTANCES[instance]), base.get(name)
-    n = EPISODES if LONG else 300 if (name, preset) == ("ghosh", "tuned") else 500  # plain loops take their time
+    n = EPISODES if LONG else 300  # plain loops take their time
     draws = np.random.default_rng(11).random((n, cmdp.n_layers, 3 + cmdp.n_constraints))
     chosen = "theory" if changed else preset
     lanes = lanes_for(learner, cmdp, episodes=EPISODES, preset=chosen, rho=RHO, dtype=np.float64, **changed)
@@ -158,6 +161,7 @@ def test_optpess_primaldual_plans_by_value_iteration_when_estimates_are_exact(x6
         np.testing.assert_array_equal(policy[..., b], best_policy)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("instance", ["m=1", "m=2, masks"])
 def test_uopt_rpgpd_ends_near_the_optimum_when_estimates_are_exact(instance: str) -> None:
     """Its last policies, not their average. At rest (1 - eta tau) lambda + eta (V - alpha) = lambda, so that a

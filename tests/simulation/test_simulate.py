@@ -53,8 +53,10 @@ def test_a_seed_does_not_depend_on_its_batch_or_block(cmdp):
     ("learner", "states"),
     [
         ("cpdpo", 11),
-        ("cpd_oppo", 9),
-        *(pytest.param(*each, marks=pytest.mark.exhaustive) for each in [("cpdpo", 9), ("optprimaldual", 11)]),
+        *(
+            pytest.param(*each, marks=pytest.mark.exhaustive)
+            for each in [("cpdpo", 9), ("cpd_oppo", 11), ("optprimaldual", 11)]
+        ),
     ],
 )
 def test_nor_in_wide_layers_where_few_seeds_go_to_all_workers(learner, states):
@@ -72,6 +74,7 @@ def test_a_seed_does_not_depend_on_the_other_instances_and_hparams(cmdp):
     assert_same(alone, cp.Result(many.data.sel(seed=[1], hparams=["tuned"], instance=[0])))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.optimised
 def test_two_devices_give_the_same(cmdp, tmp_path):
     script = (

@@ -39,7 +39,8 @@ for learner, states in itertools.product(sys.argv[1:], (2, 8)):  # 8: numba's ke
 """
 
 
-@pytest.mark.parametrize("learner", ["cpdpo", pytest.param("podb", marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("learner", ["cpdpo", "podb"])
 def test_any_number_of_checkpoints_and_seeds_ends_with_exit_code_0(learner: str) -> None:
     assert fault(learner, (1, 7), (1, 3)) is None
 
@@ -50,7 +51,8 @@ def test_a_learner_that_is_unknown_is_found() -> None:
     assert "exit code 1" in found
 
 
-@pytest.mark.parametrize("learners", [("cpdpo",), pytest.param(("triple_q", "uniform"), marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("learners", [("cpdpo",), ("triple_q", "uniform")])
 def test_shard_map_with_checked_axes_on_explicit_and_auto_meshes(learners: tuple[str, ...]) -> None:
     done = subprocess.run(
         [sys.executable, "-c", SHARDED, *learners],

@@ -21,7 +21,7 @@ from tests.support import random_cmdp
 pytestmark = pytest.mark.optimised
 
 COMPILED = [name for name in sorted(base._REGISTRY) if base._REGISTRY[name].compiled]
-FEW = ("cpdpo", "cpd_oppo")
+FEW = ("cpdpo",)
 CHECKED = [pytest.param(name, marks=[pytest.mark.exhaustive] * (name not in FEW)) for name in COMPILED]
 ONE_CONSTRAINT = random_cmdp(3, 3, 2, 1, seed=5)
 TWO_CONSTRAINTS = random_cmdp(4, 5, 3, 2, seed=6)
@@ -45,7 +45,9 @@ def test_any_width(learner):
     assert_same(curves(learner, ONE_CONSTRAINT, 4), curves(learner, ONE_CONSTRAINT, 4, block=64))
 
 
-@pytest.mark.parametrize("learner", CHECKED)
+@pytest.mark.parametrize(
+    "learner", [pytest.param(name, marks=[pytest.mark.exhaustive] * (name != "cpd_oppo")) for name in COMPILED]
+)
 def test_any_width_with_two_constraints(learner):
     if base._REGISTRY[learner].most_constraints == 1:
         pytest.skip("made for one constraint")
@@ -54,7 +56,7 @@ def test_any_width_with_two_constraints(learner):
     assert_same(few, curves(learner, TWO_CONSTRAINTS, 4, block=64))
 
 
-@pytest.mark.parametrize("learner", ["cpdpo", "cpd_oppo"])
+@pytest.mark.parametrize("learner", [pytest.param("cpdpo", marks=pytest.mark.exhaustive), "cpd_oppo"])
 def test_any_width_with_several_instances(learner):
     """Each lane then reads its own model."""
     both = [TWO_CONSTRAINTS, random_cmdp(4, 5, 3, 2, seed=7)]

@@ -24,7 +24,12 @@ from tests.sweeps.user_code import LIBRARY, MINE, table
 pytestmark = pytest.mark.usefixtures("standard_promotion")
 
 
-@pytest.mark.parametrize("case", LIBRARY)
+FEW = ("package", "inside a function", "exec of text", "a computed name")
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.exhaustive] * (case not in FEW)) for case in LIBRARY]
+)
 def test_a_change_in_any_module_that_an_import_loads_is_seen(library, mine, tmp_path, case):
     """The old numbers are not taken for those of the changed code, whose numbers are others."""
     changed = library(case)

@@ -80,6 +80,7 @@ def test_a_worker_killed_in_the_middle_changes_no_byte(client, by_threads, tmp_p
     assert nothing_is_left(out)
 
 
+@pytest.mark.exhaustive
 def test_ctrl_c_leaves_what_threads_take_up(by_threads, tmp_path):
     """Ctrl-C goes to all processes of the terminal, the workers too."""
     out = tmp_path / "a"
@@ -132,6 +133,7 @@ def test_a_worker_gets_a_block_when_it_has_time_for_it(client, tmp_path, monkeyp
     assert 2 < max(outstanding) <= 4
 
 
+@pytest.mark.exhaustive
 def test_a_script_without_a_guard_may_start_workers(tmp_path):
     """Processes that Python spawns import the script again."""
     table = SHORT | {"environments": ["simple"], "seeds": 3}

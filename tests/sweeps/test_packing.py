@@ -55,9 +55,15 @@ def run(table: dict, out: Path, *, packed: bool, stop_after: float = np.inf) -> 
 @pytest.mark.parametrize(
     "options",
     [
-        {"monitor": True},
-        {"rho": "estimate:100", "horizon": "doubling"},
-        {"rho": [0.05, 0.2], "hparams": "tuned"},
+        {"monitor": True, "rho": "estimate:100", "horizon": "doubling"},
+        *(
+            pytest.param(options, marks=pytest.mark.exhaustive)
+            for options in (
+                {"monitor": True},
+                {"rho": "estimate:100", "horizon": "doubling"},
+                {"rho": [0.05, 0.2], "hparams": "tuned"},
+            )
+        ),
     ],
 )
 def test_packed_stopped_and_alone_give_the_same_bytes(options, tmp_path, monkeypatch):
@@ -234,6 +240,7 @@ def test_lanes_are_told_with_the_reason():
         assert any("4,096 lanes per launch (packs of blocks; gpu:" in line for line in lines())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.optimised
 @pytest.mark.slow
 def test_a_packed_run_that_is_killed_goes_on_without_a_change_of_a_byte(tmp_path):

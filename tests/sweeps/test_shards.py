@@ -53,6 +53,7 @@ def test_what_is_no_shard(text, tmp_path, capsys):
     assert not (tmp_path / "a").exists()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_three_at_once_one_killed_and_run_again(tmp_path, capsys):
     """All three in one directory from nothing; the report of the whole has the rows of the run without shards."""

@@ -168,7 +168,7 @@ def _copy(snapshot):
 @pytest.mark.optimised
 @pytest.mark.slow
 def test_kill_9_and_resume_give_the_same_bytes(tmp_path):
-    """Killed at four moments of a run of a few seconds, once by SIGTERM, then resumed to the end."""
+    """Killed at two moments of a run of a few seconds, and once stopped by SIGTERM, then resumed to the end."""
     arguments = ["--learner", "uniform", "--env", SMALL, "--episodes", "400000", "--seeds", "40"]
     flags = ["--checkpoint-every", "0.1"]
     command = [sys.executable, "-m", "cpdpo_jax.cli"]
@@ -176,7 +176,7 @@ def test_kill_9_and_resume_give_the_same_bytes(tmp_path):
     subprocess.run(
         [*command, "run", *arguments, "--out", str(whole), *flags], check=True, capture_output=True, timeout=600
     )
-    signals = [signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGKILL, signal.SIGKILL]
+    signals = [signal.SIGKILL, signal.SIGTERM, signal.SIGKILL]
     codes = []
     for i, number in enumerate(signals):
         go = ["resume", str(out)] if (out / "manifest.json").exists() else ["run", *arguments, "--out", str(out)]
@@ -185,12 +185,12 @@ def test_kill_9_and_resume_give_the_same_bytes(tmp_path):
         deadline = time.monotonic() + 300
         while process.poll() is None and _work(out) == seen and time.monotonic() < deadline:
             time.sleep(0.01)  # until it has stored something new
-        time.sleep(0.03 * i)
+        time.sleep(0.06 * i)
         process.send_signal(number)
         codes.append(process.wait(timeout=300))
         contents(out)  # every finished file can be read
     assert -signal.SIGKILL in codes  # else it was never killed at work
-    assert codes[2] in (130, 0)
+    assert codes[1] in (130, 0)
     subprocess.run([*command, "resume", str(out), *flags], check=True, capture_output=True, timeout=600)
     assert contents(out) == contents(whole)
     assert not list(out.rglob(f"*{files.SUFFIX}"))
