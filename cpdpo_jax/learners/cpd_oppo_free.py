@@ -22,7 +22,8 @@ kappa_0))^+ phases, and no cap from 2 Lambda on is doubled. See docs/cpd_oppo.md
 Union bound: N <= t, so t(t+1) >= n(n+1), and sum 1/(n(n+1)) = 1. Two-sided Hoeffding for 1 + m payoffs at |X||A|
 pairs fails with probability at most 2(1+m)/(8m) delta <= delta/2; Weissman's L1 bound for the rows with at most
 delta/8; the supermartingale of the proof's last step with delta/4. Both forms of Z are covered by the proof with the
-rates above; form R also keeps a sufficient cap for any other rates.
+rates above; form R also keeps a sufficient cap for any other rates. Adding rare_width ln(t/n) / n
+to beta (0 in "theory") keeps the values optimistic and B_t valid.
 On an infeasible CMDP the cap of "theory" would double up to `NO_CEILING`; `simulate` refuses such a CMDP. "tuned" has a
 low ceiling, and phases that at least double in length.
 """
@@ -39,9 +40,9 @@ from cpdpo_jax.common.types import Array, Trajectory
 from cpdpo_jax.kernels import dual_max, recentred, softmax_policy, truncated_evaluation
 from cpdpo_jax.kernels.loops import unrolled_sum
 from cpdpo_jax.kernels.sums import compensated_add
-from cpdpo_jax.learners import base, cpd_oppo_free_analysis, optimistic
+from cpdpo_jax.learners import base, cpd_oppo_evaluation, cpd_oppo_free_analysis, optimistic
 from cpdpo_jax.learners.base import Info, Learner, Problem
-from cpdpo_jax.learners.cpd_oppo_evaluation import Evaluation, evaluate
+from cpdpo_jax.learners.cpd_oppo_evaluation import Evaluation
 from cpdpo_jax.learners.estimates import Estimates, empty, observe
 
 NO_CEILING = 1e30  # no cap reaches it on a feasible CMDP; on an infeasible one it keeps the state finite
@@ -59,6 +60,7 @@ class Hyperparameters(NamedTuple):
     guarded: Array  # 1: a phase lasts at least as long as all earlier phases together
     transition_confidence: Array  # multiplies the logarithms in w
     payoff_confidence: Array  # multiplies the logarithm in beta
+    rare_width: Array  # times ln(t/n) / n, added to beta: wide only where a pair is visited rarely
 
     @property
     def anytime(self) -> bool:
@@ -90,8 +92,9 @@ class State(NamedTuple):
 def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
     """The constants of the proof ("theory"), or these rescaled by `experiments/tuning` ("tuned").
 
-    Deviation: tuned. The rate and the test for a new phase differ from the proof's. The narrow widths were chosen for
-    T = 10^5; in longer runs a few seeds get stuck (`experiments/growth`), and `experiments/no_slater` has wider ones.
+    Deviation: tuned. The rate and the test for a new phase differ from the proof's, and the widths have another term,
+    rare_width ln(t/n) / n. Without it, pairs of the optimal policy with 1 to 100 visits and unlucky payoffs are never
+    played again (`experiments/tuning`).
     """
     ones = np.ones_like(problem.delta)
     theory = Hyperparameters(
@@ -104,6 +107,7 @@ def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
         guarded=0 * ones,
         transition_confidence=ones,
         payoff_confidence=ones,
+        rare_width=0 * ones,
     )
     if preset == "theory":
         return theory
@@ -117,6 +121,7 @@ def hyperparameters(problem: Problem, preset: str = "tuned") -> Hyperparameters:
         guarded=ones,
         transition_confidence=1e-5 * ones,
         payoff_confidence=2e-4 * ones,
+        rare_width=0.3 * ones,
     )
 
 
@@ -175,6 +180,17 @@ def update(
         allowance=allowed,
     )
     return after, Info(multipliers, state.phases)
+
+
+def evaluate(problem: Problem, hyper: Hyperparameters, estimates: Estimates, policy: jax.Array) -> Evaluation:
+    """`cpd_oppo_evaluation.evaluate` with beta + rare_width ln(t/n) / n in place of beta."""
+    n = jnp.maximum(estimates.visits, 1).astype(policy.dtype)
+    t = unrolled_sum(policy.shape[2], lambda a: estimates.visits[0, 0, a]).astype(policy.dtype)
+    extra = hyper.rare_width * jnp.log(jnp.maximum(t / n, 1))
+    shift = jnp.stack([extra, *[-extra] * len(problem.threshold)])  # of the sums: n times that of the means
+    shifted = estimates._replace(payoff_sum=estimates.payoff_sum + shift)
+    evaluation = cpd_oppo_evaluation.evaluate(problem, hyper, shifted, policy)
+    return evaluation._replace(payoff_width=jnp.minimum(1, evaluation.payoff_width + extra / n))
 
 
 def value_width(estimates: Estimates, evaluation: Evaluation, policy: jax.Array) -> jax.Array:

@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 from experiments.common import Cell
 
 # Chosen for long runs among eight choices on tuning instances (see README.md): no seed gets stuck there up to T = 10^5.
-WIDE = {"rate_scale": 4, "rate_delay": 1e4, "transition_confidence": 1e-3, "payoff_confidence": 3e-3}
+WIDE = {
+    "rate_scale": 4, "rate_delay": 1e4, "transition_confidence": 1e-3, "payoff_confidence": 3e-3, "rare_width": 0,
+}  # fmt: skip
 ENTRIES: dict[str, tuple[str, Any]] = {  # label -> learner, hparams
     "cpd_oppo_free": ("cpd_oppo_free", "tuned"),
     "cpd_oppo_free (wide)": ("cpd_oppo_free", WIDE),

@@ -30,6 +30,7 @@ OPTIONS: dict[str, dict[str, float]] = {
     "form R": {"realised": 1.0, "guarded": 0.0, **EAGER},
     "guarded": {"realised": 1.0, "guarded": 1.0, **EAGER},
     "ceiling": {"realised": 0.0, "guarded": 0.0, "largest_cap": 0.3, **EAGER},
+    "rare": {"realised": 0.0, "guarded": 0.0, "rare_width": 0.3, **EAGER},
 }
 
 

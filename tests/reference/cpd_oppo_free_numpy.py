@@ -21,6 +21,7 @@ THEORY: Hyper = {
     "guarded": 0.0,
     "transition_confidence": 1.0,
     "payoff_confidence": 1.0,
+    "rare_width": 0.0,
 }
 
 
@@ -65,7 +66,7 @@ class Model:
             payoff = self.hyper["payoff_confidence"] * np.log(inside * self.m)
             row = self.hyper["transition_confidence"] * (arrivals * np.log(2) + np.log(inside))
             self.means[:, k, x, a] = self.sums[:, k, x, a] / n
-            self.beta[k, x, a] = min(1.0, np.sqrt(payoff / n))
+            self.beta[k, x, a] = min(1.0, np.sqrt(payoff / n) + self.hyper["rare_width"] * np.log(self.t / n) / n)
             self.w[k, x, a] = 0.0 if last else min(2.0, np.sqrt(2 * row / n))
             if not last:
                 self.p_hat[k, x, a] = self.next[k, x, a] / n
