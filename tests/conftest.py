@@ -34,6 +34,7 @@ _fast_flags = [f"--{name}={str(value).lower()}" for name, value in FAST_COMPILE.
 _given = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if flag not in _fast_flags]  # pytest-xdist inherits
 _flags = {True: " ".join(_given), False: " ".join([*_given, *_fast_flags])}  # of tests that are optimised or not
 os.environ["XLA_FLAGS"] = _flags[False]
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # of workers: threads that spin take the cores of other workers
 jax.jit(lambda x: x)(0)  # XLA reads the flags now, and never again
 _users_options = programs.compiler_options
 
