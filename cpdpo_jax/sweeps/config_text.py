@@ -23,20 +23,27 @@ def read(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not a text file in UTF-8.") from error
     try:
-        return _parse(text, str(path))
+        return _parse(text)
+    except _UnreadableError as error:
+        key = re.search(r"^\s*([^=\n]+?)\s*=[^=\n]*?(\d[\d_]{4000}|[\[{]{100})", text, re.MULTILINE)
+        raise ValueError(f"{path}: {key[1] if key else 'a value'} {error}") from error
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path} is not TOML: {error}.") from error
 
 
-def _parse(text: str, name: str) -> dict[str, Any]:
+class _UnreadableError(ValueError):
+    """A TOML value that Python cannot read; the message is the end of a sentence."""
+
+
+def _parse(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except RecursionError:
-        raise ValueError(f"{name} nests lists or tables too deeply; give at most {MAX_DEPTH} levels.") from None
+        raise _UnreadableError(f"nests lists or tables too deeply; give at most {MAX_DEPTH} levels.") from None
     except tomllib.TOMLDecodeError:
         raise
     except ValueError:
-        raise ValueError(f"{name} has a number of thousands of digits; give at most 64 bits.") from None
+        raise _UnreadableError("has thousands of digits; give a whole number of at most 64 bits.") from None
 
 
 def parse_environment(text: str) -> dict[str, Any]:
@@ -56,7 +63,9 @@ def parse_environment(text: str) -> dict[str, Any]:
 def parse_value(text: str, name: str = "a value") -> Any:
     """The TOML value of a text, or the text itself."""
     try:
-        return _parse(f"x = {text}", name)["x"]
+        return _parse(f"x = {text}")["x"]
+    except _UnreadableError as error:
+        raise ValueError(f"{name} {error}") from error
     except tomllib.TOMLDecodeError:
         return text.strip()
 
