@@ -203,7 +203,7 @@ def test_dry_run_writes_nothing(place, capsys):
     before = sorted(place.rglob("*"))
     assert cli.main([*run_with(seeds="40"), "--dry-run", "--json"]) == 0
     out, err = capsys.readouterr()
-    assert err.splitlines()[-1].startswith("compiling and timing 1 program, some seconds each")
+    assert err.splitlines()[-1].startswith("compiling and timing 1 program, a few seconds each")
     estimate = json.loads(out)
     assert (estimate["blocks"], estimate["to_run"], estimate["compilations"]) == (2, 2, 1)
     assert np.isfinite(estimate["run_seconds"])

@@ -27,7 +27,7 @@ class Sizes(NamedTuple):
 def sizes(problem: Any, preset: str) -> Sizes:
     factor = {"tuned": 1, "theory": 2}[preset]
     found = (len(problem.action_mask), problem.n_states, problem.n_actions, problem.episodes, problem.delta,
-             problem.slater_margin, problem.safe.cost)  # fmt: skip
+             problem.slater_margin, getattr(problem.safe, "cost", 0.5))  # fmt: skip
     return Sizes(*(factor * np.ones(1) * value for value in found))
 
 
@@ -78,6 +78,6 @@ def test_a_description_is_an_entry_of_about_or_the_docstring(monkeypatch):
     monkeypatch.setitem(globals(), "ABOUT", {"mine": "My own."})
     assert listing.about(learner()) == "My own."
     unknown = learner()
-    unknown.update = SimpleNamespace(__module__="not.loaded")
+    unknown.hyperparameters = SimpleNamespace(__module__="not.loaded")
     assert listing.about(unknown) == "a user-defined learner"
     assert listing.meanings(type("Interactive", (), {})) == {}
