@@ -60,7 +60,8 @@ def make_cmdp(
             f"cost has shape {cost.shape}; give [M, L, S, A] with M at least 1 (one constraint: cost[None]; "
             "none: zeros with threshold L)."
         )
-    check_shape("cost", cost, (len(cost), n_layers, n_states, n_actions), "[M, L, S, A] with reward's L, S, A")
+    meaning = f"[M, L, S, A], where reward has the shape {reward.shape}"
+    check_shape("cost", cost, (len(cost), n_layers, n_states, n_actions), meaning)
     check_shape("threshold", threshold, (len(cost),), "[M], one number for each constraint of cost")
     if n_layers == 1 and (transition is None or np.size(transition) == 0):
         transition = np.zeros((0, n_states, n_actions, n_states))

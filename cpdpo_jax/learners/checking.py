@@ -14,19 +14,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from cpdpo_jax.common.types import SUM_TOLERANCE, Trajectory
-from cpdpo_jax.learners.base import PRESETS, Info, Learner, Problem
+from cpdpo_jax.learners.base import PRESETS, Info, Learner, Problem, get
 
 LAYERS, STATES, ACTIONS, LANES = 3, 3, 2, 4
 EPISODES = 30
 
 
-def check(learner: Learner, *, constraints: int | None = None) -> None:
-    """Check a learner; raise ValueError with one sentence per fault.
+def check(learner: Learner | str, *, constraints: int | None = None) -> None:
+    """Check a learner, given or by name; raise ValueError with one sentence per fault.
 
     Checks the hyperparameters of both presets, the shapes and types of all results, that policies are distributions
     over the allowed actions, that lanes do not depend on each other, that other hparams and trajectories do not
     recompile `update`, and that all numbers remain finite during a few episodes of random play.
     """
+    learner = get(learner)
     m = constraints or min(2, learner.most_constraints or 2)
     problem = small_problem(m)
     found = list(_hyperparameter_faults(learner, problem))

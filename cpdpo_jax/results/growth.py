@@ -33,6 +33,8 @@ def plot_growth(
     """
     from cpdpo_jax.results.figures import growth
 
+    if not isinstance(results, Sequence) or not all(hasattr(result, "data") for result in results):
+        raise ValueError(f"results is a {type(results).__name__}; give a list of results of different T.")
     if len(results) < 2:
         raise ValueError(f"results has {len(results)} runs; give at least two of different T.")
     runs = [without_copies(unit.convert(result.data, units)) for result in results]

@@ -44,13 +44,13 @@ class Layout:
         if not (size is None or isinstance(size, str)) and (isinstance(size, int | float) or len(size) != 2):
             raise ValueError(f"size = {size!r} is not a pair; give width and height in inches, such as (9, 4).")
         self.n, self.given, self.paper = n, _user_axes(axes, n), style == "paper"
-        self.chosen = size is not None
+        self.chosen, self.preset = size is not None, isinstance(size, str)
         self.rows, self.columns = {1: (1, 1), 2: (1, 2), 3: (1, 3), 4: (2, 2)}.get(n, (-(-n // 3), 3))
         if size == "one-column":
             self.rows, self.columns = n, 1
         if isinstance(size, str):
             width, row = plot_style.PAPER[size]
-            size = (width, row * self.rows + 0.3)  # 0.3: the legend
+            size = (width, row * self.rows + 0.3)  # 0.3: the first row of the legend
         self.size = size or (panel[0] * self.columns, panel[1] * self.rows)
         self.points = 8.0 if self.paper else plot_style.text_size(self.size[0] / self.columns)
 
@@ -67,6 +67,9 @@ class Layout:
             assert figure is not None
             return figure, self.given
         width, height = self.size
+        if self.preset and len(labels) > 1:  # further rows of the legend must not shrink the panels
+            rows = -(-len(labels) // plot_style.legend_columns(labels, width))
+            height += (rows - 1) * 1.35 * self.points / 72
         if self.has_side_legend(len(labels)):
             longest = max(map(len, labels), default=0)
             width += plot_style.side_legend_columns(len(labels), height) * plot_style.letter_width() * (longest + 12)

@@ -177,12 +177,17 @@ def legend(figure: Figure, axis: Axes, side: bool) -> None:
     if len(labels) < 2:
         return
     place: dict[str, Any] = {"loc": "outside lower center"}
-    width = letter_width() * max(map(len, labels)) + 9 * letter_width()
-    columns = max(1, min(len(labels), 4, int(figure.get_figwidth() / width)))
+    columns = legend_columns(labels, figure.get_figwidth())
     if side:
         place, columns = {"loc": "outside right upper"}, side_legend_columns(len(labels), figure.get_figheight())
     spacing: dict[str, Any] = {"frameon": False, "handlelength": 3.5, "columnspacing": 1.2, "borderpad": 0.2}
     figure.legend(handles, labels, ncols=columns, fontsize="small", **spacing, **place)
+
+
+def legend_columns(labels: list[str], width: float) -> int:
+    """The number of columns of a legend below panels of this width in inches."""
+    entry = letter_width() * (max(map(len, labels)) + 9)
+    return max(1, min(len(labels), 4, int(width / entry)))
 
 
 def letter_width() -> float:

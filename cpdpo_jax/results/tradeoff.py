@@ -32,9 +32,9 @@ def tradeoff(
     style: str = "screen",
 ) -> Figure:
     """One metric against another at T: means with 95 % intervals; a panel per instance. See `Result.plot_tradeoff`."""
+    if isinstance(metrics, str) or len(metrics) != 2:
+        raise ValueError(f"metrics = {metrics!r}; give two names, of the horizontal and the vertical axis.")
     check_metrics(metrics)
-    if len(metrics) != 2:
-        raise ValueError(f"metrics = {tuple(metrics)!r}; give two names, of the horizontal and the vertical axis.")
     layout = Layout(data.sizes["instance"], axes, size, style, (5.2, 4.0))
     with layout.text():
         drawn = list(plot_style.line_styles(data.isel(instance=[0])))

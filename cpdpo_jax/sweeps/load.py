@@ -188,7 +188,8 @@ def format_rows(all_rows: list[dict], width: int = 0) -> str:
         groups.setdefault(", ".join(filter(None, shared)), []).append(row | {"several": len(seeds) > 1})
     several_hparams = {row["hparams"] for row in all_rows} != {"tuned"}
     tables = "\n\n".join(f"{head}\n{_format_group(rows, several_hparams, width)}" for head, rows in groups.items())
-    return "\n".join([tables, *footnotes(row["extra_knowledge"] for row in all_rows)])
+    meaning = ["±: half the width of the 95 % bootstrap interval over seeds."] if "±" in tables else []
+    return "\n".join([tables, *meaning, *footnotes(row["extra_knowledge"] for row in all_rows)])
 
 
 def _format_group(group: list[dict], several_hparams: bool, width: int) -> str:

@@ -71,7 +71,7 @@ function ticks(a, most) {
   const powers = Array.from({ length: top - bottom + 1 }, (_, i) => 10 ** (top - i));
   const signed = (list) => (a.kind === "log" ? list : [...list.map((v) => -v), 0, ...list]).filter(inside);
   for (const steps of [[1], [3, 1], [5, 2, 1]]) {
-    const list = powers.flatMap((p) => steps.map((s) => s * p));
+    const list = powers.flatMap((p) => steps.map((s) => s * p)).filter((v) => inside(v) || (a.kind === "symlog" && inside(-v)));
     const found = signed(list);
     if (found.length >= 3) {
       const every = Math.ceil(found.length / most);
