@@ -65,7 +65,7 @@ cp.learners.get(3)  # wrong
 cp.learners.get("cpdpo").nmae  # wrong
 cp.learners.register(3)  # wrong
 cp.learners.unregister(learner)  # wrong
-cp.learners.check("cpdpo")  # wrong
+cp.learners.check(3)  # wrong
 cp.learners.names(1)  # wrong
 cp.learners.recentred(3, "mask")  # wrong
 cp.learners.softmax_policy(3)  # wrong
