@@ -22,8 +22,8 @@ kappa_0))^+ phases, and no cap from 2 Lambda on is doubled. See docs/cpd_oppo.md
 Union bound: N <= t, so t(t+1) >= n(n+1), and sum 1/(n(n+1)) = 1. Two-sided Hoeffding for 1 + m payoffs at |X||A|
 pairs fails with probability at most 2(1+m)/(8m) delta <= delta/2; Weissman's L1 bound for the rows with at most
 delta/8; the supermartingale of the proof's last step with delta/4. Both forms of Z are covered by the proof with the
-rates above; form R also keeps a sufficient cap for any other rates. Adding rare_width ln(t/n) / n
-to beta (0 in "theory") keeps the values optimistic and B_t valid.
+rates above; form R also keeps a sufficient cap for any other rates. "tuned" adds rare_width ln(t/n) / n to beta, which
+keeps the values optimistic and B_t valid.
 On an infeasible CMDP the cap of "theory" would double up to `NO_CEILING`; `simulate` refuses such a CMDP. "tuned" has a
 low ceiling, and phases that at least double in length.
 """
